@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <lmtrace/lmtrace.h>
+
+int
+main (void)
+{
+  return 2;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/**
+ * LmtStats: one distribution of durations in ns: exact samples up to a cap, then log-linear buckets. One owner, no lock; merge at
+ * the end. Memory: LMT_STATS_EXACT_MAX x 8 bytes, then a fixed 16 KiB or so. Never allocates in lmt_stats_add() once
+ * lmt_stats_reserve() was called.
+ * Error of a bucketed percentile: at most 1/256 of the value (64 x 2 linear steps an octave, middle of the step given).
+ */
+typedef struct _LmtStats LmtStats;
+
+enum { LMT_STATS_EXACT_MAX = 65536 };
+
+LmtStats *lmt_stats_new (void);
+void lmt_stats_free (LmtStats *stats);
+void lmt_stats_reserve (LmtStats *stats); /* takes all memory now */
+void lmt_stats_add (LmtStats *stats, gint64 ns); /* below 0 counts as 0 */
+void lmt_stats_merge (LmtStats *into, const LmtStats *from);
+guint64 lmt_stats_count (const LmtStats *stats);
+gint64 lmt_stats_min (const LmtStats *stats); /* 0 if empty */
+gint64 lmt_stats_max (const LmtStats *stats);
+double lmt_stats_mean (const LmtStats *stats); /* exact sum / n, correctly rounded */
+gboolean lmt_stats_is_exact (const LmtStats *stats);
+
+typedef enum
+{
+  LMT_RANK_NEAREST, /* ceil(p*n/100) - 1 */
+  LMT_RANK_FLOOR,   /* min (n-1, floor (p*n/100)): LMCache 0.5.6 */
+} LmtRank;
+
+/* @per_mille: 500 = p50, 990 = p99, 999 = p99.9. Empty: 0. Sorts in place on first use after an add. */
+gint64 lmt_stats_percentile (LmtStats *stats, guint per_mille, LmtRank rank);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LmtStats, lmt_stats_free)
+
+G_END_DECLS
