@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/**
+ * SECTION: what the files of cli/ share. main.c finds the command and does what every command has in common: global options, plugins,
+ * configuration file, log, output, the failure's one line and the exit code. A command is a table, built in or a plugin's.
+ */
+#include <lmtrace/lmtrace.h>
+
+G_BEGIN_DECLS
+
+/* -------- cli-options.c: the global options (cli.md 8.2) -------- */
+
+/**
+ * CliGlobals: their values. Strings belong to the LmtOptions that parsed them.
+ */
+typedef struct
+{
+  char **plugin;     /* --plugin FILE, in order */
+  char **plugin_dir; /* --plugin-dir DIR, in order */
+  char *config;      /* --config FILE */
+  char *format;      /* text json csv */
+  char *json;        /* NULL: not given; "": --json; else --json=PATH */
+  char *output;
+  char *log_level;
+  char *log_format; /* text json */
+  char *color;      /* auto always never */
+  char *progress;   /* auto always never */
+  guint32 no_default_plugins;
+  guint32 no_config;
+  guint32 quiet;
+  guint32 verbose; /* counted */
+  guint32 strict;
+  guint32 version;
+  guint32 help;
+  guint32 help_all;
+} CliGlobals;
+
+/* Over CliGlobals; every row has LMT_OPTION_GLOBAL. */
+extern const LmtOption cli_global_options[];
+
+/**
+ * cli_options_load_environment: LMTRACE_LOG_LEVEL, LMTRACE_COLOR, LMCACHE_LOG_LEVEL (cli.md 8.11) where the line said nothing.
+ * Errors: LMT_ERROR_OPTION that names the variable.
+ */
+gboolean cli_options_load_environment (LmtOptions *options, GError **error);
+
+/**
+ * cli_options_load_config: the configuration file (cli.md 8.11): @config, else $LMTRACE_CONFIG, else the user's lmtrace.conf if there is
+ * one. Fills what neither line nor environment set from the sections `[lmtrace]` (global options) and `[SECTION]`.
+ * @config: (nullable): as --config gave it; then a missing file is an error
+ */
+gboolean cli_options_load_config (LmtOptions *options, const char *config, const char *section, GError **error);
+
+/* -------- cli-signals.c (cli.md 8.10) -------- */
+
+/* SIGINT, SIGTERM, SIGHUP count, the third acts as by default; SIGUSR1 counts apart; SIGPIPE is ignored. */
+void cli_signals_install (void);
+extern volatile gint cli_signals_interrupts;
+extern volatile gint cli_signals_table_requests;
+
+/* -------- commands built in: one table a file -------- */
+
+extern const LmtCommandOps cmd_info_ops;
+extern const LmtCommandOps cmd_replay_ops;
+extern const LmtCommandOps cmd_list_plugins_ops;
+extern const LmtCommandOps cmd_help_ops;
+extern const LmtCommandOps cmd_version_ops;
+
+/* NULL-terminated: what main.c registers. */
+extern const LmtCommandOps *const cli_builtin_commands[];
+
+/* cmd-help.c: the text of `lmtrace COMMAND --help`, `lmtrace --help` (@ops NULL) and with @all every plugin's options. (transfer full) */
+char *cli_help_text (LmtRegistry *registry, const LmtCommandOps *ops, gboolean all);
+/* The short usage for a line without a command. (transfer full) */
+char *cli_usage_text (void);
+/* cmd-help.c: the table of the global options without what @ops has under the same name. (transfer full): g_free() */
+LmtOption *cli_global_options_for (const LmtCommandOps *ops);
+
+G_END_DECLS
