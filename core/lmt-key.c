@@ -1,2 +1,741 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lmt-key.h"
+
+#include <string.h>
+
+#include "lmt-hash.h"
+
+/* ---------------------------------------------------------------- rules and texts */
+
+const char *
+lmt_key_fields_check (const LmtKeyFields *fields)
+{
+  gsize characters = 0;
+
+  if (fields->model_len > 0 && memchr (fields->model, '@', fields->model_len) != NULL)
+    return "model_name contains @";
+  for (guint32 i = 0; i < fields->salt_len; i++)
+    {
+      switch (fields->salt[i])
+        {
+        case '@':
+          return "cache_salt contains @";
+        case '/':
+          return "cache_salt contains /";
+        case '\\':
+          return "cache_salt contains \\";
+        case '\0':
+          return "cache_salt contains NUL";
+        default:
+          characters += ((guint8)fields->salt[i] & 0xC0) != 0x80;
+        }
+    }
+  if (characters > 128)
+    return "cache_salt is longer than 128 characters";
+  return NULL;
+}
+
+/* Appends to memory that is known to be large enough. */
+typedef struct
+{
+  char *at;
+} Pen;
+
+static void
+pen_bytes (Pen *pen, const char *text, gsize len)
+{
+  if (len > 0)
+    memcpy (pen->at, text, len);
+  pen->at += len;
+}
+
+static void
+pen_hex (Pen *pen, guint64 value, guint min_digits)
+{
+  static const char digits[] = "0123456789abcdef";
+  guint n = 1;
+
+  while (n < 16 && (value >> (4 * n)) != 0)
+    n++;
+  n = MAX (n, min_digits);
+  for (guint i = 0; i < n; i++)
+    pen->at[i] = digits[(value >> (4 * (n - 1 - i))) & 15];
+  pen->at += n;
+}
+
+static void
+pen_hash (Pen *pen, const guint8 *hash, gsize len)
+{
+  static const char digits[] = "0123456789abcdef";
+
+  for (gsize i = 0; i < len; i++)
+    {
+      *pen->at++ = digits[hash[i] >> 4];
+      *pen->at++ = digits[hash[i] & 15];
+    }
+}
+
+/* Most bytes either text can take, the NUL included. */
+static gsize
+text_bound (const LmtKeyFields *fields)
+{
+  return (gsize)fields->model_len * 5 + fields->salt_len + 2 * (gsize)fields->hash_len + 64;
+}
+
+static guint32
+write_text (const LmtKeyFields *fields, gboolean file, char *out)
+{
+  Pen pen = { out };
+
+  if (!file)
+    pen_bytes (&pen, fields->model, fields->model_len);
+  else
+    for (guint32 i = 0; i < fields->model_len; i++)
+      {
+        if (fields->model[i] == '/')
+          pen_bytes (&pen, "-SEP-", 5);
+        else
+          *pen.at++ = fields->model[i];
+      }
+  pen_bytes (&pen, file ? "@0x" : "@", file ? 3 : 1);
+  pen_hex (&pen, fields->rank, 8);
+  *pen.at++ = '@';
+  pen_hex (&pen, fields->group, 1);
+  *pen.at++ = '@';
+  pen_hash (&pen, fields->hash, fields->hash_len);
+  if (fields->salt_len > 0)
+    {
+      *pen.at++ = '@';
+      pen_bytes (&pen, fields->salt, fields->salt_len);
+    }
+  if (file)
+    pen_bytes (&pen, ".data", 5);
+  *pen.at = '\0';
+  return (guint32)(pen.at - out);
+}
+
+static void
+fields_text (const LmtKeyFields *fields, gboolean file, GString *out)
+{
+  g_string_set_size (out, text_bound (fields));
+  g_string_set_size (out, write_text (fields, file, out->str));
+}
+
+void
+lmt_key_fields_wire (const LmtKeyFields *fields, GString *out)
+{
+  fields_text (fields, FALSE, out);
+}
+
+void
+lmt_key_fields_file (const LmtKeyFields *fields, GString *out)
+{
+  fields_text (fields, TRUE, out);
+}
+
+void
+lmt_key_owned_clear (LmtKeyOwned *owned)
+{
+  g_free (owned->hash);
+  g_free (owned->model);
+  g_free (owned->salt);
+  memset (owned, 0, sizeof *owned);
+}
+
+/* Lower-case hex up to 64 bits. What encode wouldn't write (leading zeros and the like) is found by encoding again. */
+static gboolean
+parse_hex (const char *text, gsize len, guint64 *value)
+{
+  guint64 v = 0;
+
+  if (len == 0 || len > 16)
+    return FALSE;
+  for (gsize i = 0; i < len; i++)
+    {
+      if (!g_ascii_isxdigit (text[i]) || g_ascii_isupper (text[i]))
+        return FALSE;
+      v = v << 4 | (guint64)g_ascii_xdigit_value (text[i]);
+    }
+  *value = v;
+  return TRUE;
+}
+
+static gboolean
+parse_hash (const char *text, gsize len, guint8 *hash)
+{
+  if (len % 2 != 0)
+    return FALSE;
+  for (gsize i = 0; i < len; i += 2)
+    {
+      guint64 byte;
+      if (!parse_hex (text + i, 2, &byte))
+        return FALSE;
+      hash[i / 2] = (guint8)byte;
+    }
+  return TRUE;
+}
+
+static gboolean
+key_from_text (const char *text, gsize len, gboolean file, LmtKeyOwned *owned)
+{
+  const char *part[5];
+  gsize part_len[5];
+  guint n = 0;
+  gsize body = len;
+  guint64 rank, group;
+  LmtKeyFields *fields = &owned->fields;
+
+  memset (owned, 0, sizeof *owned);
+  if (file)
+    {
+      if (len < 5 || memcmp (text + len - 5, ".data", 5) != 0)
+        return FALSE;
+      body = len - 5;
+    }
+  for (gsize start = 0, i = 0; i <= body; i++)
+    if (i == body || text[i] == '@')
+      {
+        if (n == 5)
+          return FALSE;
+        part[n] = text + start;
+        part_len[n++] = i - start;
+        start = i + 1;
+      }
+  if (n < 4)
+    return FALSE;
+  if (file)
+    {
+      if (part_len[1] < 2 || memcmp (part[1], "0x", 2) != 0)
+        return FALSE;
+      part[1] += 2;
+      part_len[1] -= 2;
+    }
+  if (!parse_hex (part[1], part_len[1], &rank) || !parse_hex (part[2], part_len[2], &group) || group > G_MAXUINT32)
+    return FALSE;
+
+  owned->hash = g_malloc (part_len[3] / 2 + 1);
+  owned->model = g_strndup (part[0], part_len[0]);
+  owned->salt = n == 5 ? g_strndup (part[4], part_len[4]) : g_strdup ("");
+  fields->struct_size = sizeof *fields;
+  fields->rank = rank;
+  fields->group = (guint32)group;
+  fields->hash = owned->hash;
+  fields->hash_len = (guint32)(part_len[3] / 2);
+  fields->salt = owned->salt;
+  fields->salt_len = (guint32)strlen (owned->salt);
+  fields->model_len = (guint32)part_len[0];
+  if (file)
+    {
+      char *to = owned->model;
+      for (const char *from = part[0], *end = part[0] + part_len[0]; from < end;)
+        {
+          if (end - from >= 5 && memcmp (from, "-SEP-", 5) == 0)
+            {
+              *to++ = '/';
+              from += 5;
+            }
+          else
+            *to++ = *from++;
+        }
+      *to = '\0';
+      fields->model_len = (guint32)(to - owned->model);
+    }
+  fields->model = owned->model;
+
+  if (parse_hash (part[3], part_len[3], owned->hash) && lmt_key_fields_check (fields) == NULL)
+    {
+      g_autoptr (GString) again = g_string_new (NULL);
+      fields_text (fields, file, again);
+      if (again->len == len && memcmp (again->str, text, len) == 0)
+        return TRUE;
+    }
+  lmt_key_owned_clear (owned);
+  return FALSE;
+}
+
+gboolean
+lmt_key_from_wire (const char *wire, gsize len, LmtKeyOwned *owned)
+{
+  return key_from_text (wire, len, FALSE, owned);
+}
+
+gboolean
+lmt_key_from_file (const char *name, gsize len, LmtKeyOwned *owned)
+{
+  return key_from_text (name, len, TRUE, owned);
+}
+
+/* ---------------------------------------------------------------- interned words: models and salts */
+
+typedef struct
+{
+  char *text; /* NULL: the number is free */
+  guint64 hash;
+  guint32 len;
+  guint32 refs;
+} Word;
+
+typedef struct
+{
+  GArray *words;      /* of Word, by number */
+  GArray *free;       /* of guint32 */
+  GHashTable *lookup; /* Text -> number */
+  guint32 last;
+} Words;
+
+/* The hash table's keys are the texts themselves; a probe is a text that needs no terminator. */
+typedef struct
+{
+  const char *text;
+  guint32 len;
+} Text;
+
+static guint
+text_hash (gconstpointer key)
+{
+  const Text *text = key;
+  return (guint)lmt_hash_bytes (text->text, text->len, lmt_hash_seed ());
+}
+
+static gboolean
+text_equal (gconstpointer a, gconstpointer b)
+{
+  const Text *x = a, *y = b;
+  return x->len == y->len && memcmp (x->text, y->text, x->len) == 0;
+}
+
+static void
+words_init (Words *words)
+{
+  words->words = g_array_new (FALSE, TRUE, sizeof (Word));
+  words->free = g_array_new (FALSE, FALSE, sizeof (guint32));
+  words->lookup = g_hash_table_new_full (text_hash, text_equal, g_free, NULL);
+  words->last = 0;
+}
+
+static void
+words_clear (Words *words)
+{
+  for (guint i = 0; i < words->words->len; i++)
+    g_free (g_array_index (words->words, Word, i).text);
+  g_array_unref (words->words);
+  g_array_unref (words->free);
+  g_hash_table_unref (words->lookup);
+}
+
+#define WORD(table_, i) (&g_array_index ((table_)->words, Word, (i)))
+
+/* Gives the number of a word; takes no reference. */
+static guint32
+words_find (Words *words, const char *text, guint32 len, gboolean add)
+{
+  Text probe = { text, len };
+  gpointer found;
+
+  if (words->last < words->words->len)
+    {
+      const Word *word = WORD (words, words->last);
+      if (word->text != NULL && word->len == len && memcmp (word->text, text, len) == 0)
+        return words->last;
+    }
+  if (g_hash_table_lookup_extended (words->lookup, &probe, NULL, &found))
+    return words->last = GPOINTER_TO_UINT (found);
+  if (!add)
+    return G_MAXUINT32;
+
+  guint32 number;
+  if (words->free->len > 0)
+    {
+      number = g_array_index (words->free, guint32, words->free->len - 1);
+      g_array_set_size (words->free, words->free->len - 1);
+    }
+  else
+    {
+      number = words->words->len;
+      g_array_set_size (words->words, number + 1);
+    }
+  Word *word = WORD (words, number);
+  word->text = g_malloc ((gsize)len + 1);
+  if (len > 0)
+    memcpy (word->text, text, len);
+  word->text[len] = '\0';
+  word->len = len;
+  word->refs = 0;
+  word->hash = lmt_hash_bytes (text, len, lmt_hash_seed ());
+  Text *key = g_new (Text, 1);
+  key->text = word->text;
+  key->len = len;
+  g_hash_table_insert (words->lookup, key, GUINT_TO_POINTER (number));
+  return words->last = number;
+}
+
+static void
+words_drop (Words *words, guint32 number)
+{
+  Word *word = WORD (words, number);
+
+  if (--word->refs > 0)
+    return;
+  Text probe = { word->text, word->len };
+  g_hash_table_remove (words->lookup, &probe);
+  g_clear_pointer (&word->text, g_free);
+  g_array_append_val (words->free, number);
+}
+
+/* ---------------------------------------------------------------- the table */
+
+enum
+{
+  CHUNK_BITS = 10,
+  CHUNK = 1 << CHUNK_BITS,
+  INLINE_HASH = 40,
+};
+
+/* One entry of a slab. Text buffers stay with it when the key goes, so a warm working set allocates nothing. */
+typedef struct
+{
+  LmtKey key;
+  guint8 inline_hash[INLINE_HASH];
+  guint8 *long_hash;
+  guint32 long_hash_size;
+  guint32 next_free;
+  char *wire_buffer;
+  char *file_buffer;
+  guint32 wire_size;
+  guint32 file_size;
+} Entry;
+
+typedef struct
+{
+  guint32 tag;  /* upper half of hash64 */
+  guint32 slot; /* id + 1; 0 = empty */
+} Bucket;
+
+struct _LmtKeyTable
+{
+  Bucket *buckets;
+  guint32 mask;
+  guint32 n;
+  Entry **chunks;
+  guint32 n_chunks;
+  guint32 n_ids;
+  guint32 free_head; /* id + 1 */
+  Words models;
+  Words salts;
+};
+
+static inline Entry *
+entry_get (const LmtKeyTable *table, guint32 id)
+{
+  return &table->chunks[id >> CHUNK_BITS][id & (CHUNK - 1)];
+}
+
+LmtKeyTable *
+lmt_key_table_new (void)
+{
+  LmtKeyTable *table = g_new0 (LmtKeyTable, 1);
+
+  table->mask = 1023;
+  table->buckets = g_new0 (Bucket, table->mask + 1);
+  words_init (&table->models);
+  words_init (&table->salts);
+  WORD (&table->salts, words_find (&table->salts, "", 0, TRUE))->refs = 1; /* number 0, for good */
+  return table;
+}
+
+void
+lmt_key_table_free (LmtKeyTable *table)
+{
+  if (table == NULL)
+    return;
+  for (guint32 c = 0; c < table->n_chunks; c++)
+    {
+      for (guint i = 0; i < CHUNK; i++)
+        {
+          g_free (table->chunks[c][i].long_hash);
+          g_free (table->chunks[c][i].wire_buffer);
+          g_free (table->chunks[c][i].file_buffer);
+        }
+      g_free (table->chunks[c]);
+    }
+  g_free (table->chunks);
+  g_free (table->buckets);
+  words_clear (&table->models);
+  words_clear (&table->salts);
+  g_free (table);
+}
+
+static inline guint64
+combine_hash (const LmtKeyFields *fields, guint64 model_hash, guint64 salt_hash)
+{
+  guint64 h = lmt_hash_bytes (fields->hash, fields->hash_len, lmt_hash_seed ());
+
+  h ^= model_hash + fields->rank * G_GUINT64_CONSTANT (0x9E3779B97F4A7C15);
+  h += salt_hash ^ ((guint64)fields->group * G_GUINT64_CONSTANT (0xD6E8FEB86659FD93));
+  return lmt_mix64 (h);
+}
+
+static inline gboolean
+entry_matches (const Entry *entry, const LmtKeyFields *fields, guint32 model, guint32 salt, guint64 hash)
+{
+  const LmtKey *key = &entry->key;
+
+  return key->hash64 == hash && key->model == model && key->salt == salt && key->fields.rank == fields->rank
+         && key->fields.group == fields->group && key->fields.hash_len == fields->hash_len
+         && memcmp (key->fields.hash, fields->hash, fields->hash_len) == 0;
+}
+
+static Entry *
+table_find (const LmtKeyTable *table, const LmtKeyFields *fields, guint32 model, guint32 salt, guint64 hash)
+{
+  guint32 tag = (guint32)(hash >> 32);
+
+  for (guint32 i = (guint32)hash & table->mask; table->buckets[i].slot != 0; i = (i + 1) & table->mask)
+    if (table->buckets[i].tag == tag)
+      {
+        Entry *entry = entry_get (table, table->buckets[i].slot - 1);
+        if (entry_matches (entry, fields, model, salt, hash))
+          return entry;
+      }
+  return NULL;
+}
+
+static void
+bucket_insert (Bucket *buckets, guint32 mask, guint64 hash, guint32 id)
+{
+  guint32 i = (guint32)hash & mask;
+
+  while (buckets[i].slot != 0)
+    i = (i + 1) & mask;
+  buckets[i].tag = (guint32)(hash >> 32);
+  buckets[i].slot = id + 1;
+}
+
+static void
+table_grow (LmtKeyTable *table)
+{
+  guint32 mask = table->mask * 2 + 1;
+  Bucket *buckets = g_new0 (Bucket, (gsize)mask + 1);
+
+  for (guint32 i = 0; i <= table->mask; i++)
+    if (table->buckets[i].slot != 0)
+      {
+        guint32 id = table->buckets[i].slot - 1;
+        bucket_insert (buckets, mask, entry_get (table, id)->key.hash64, id);
+      }
+  g_free (table->buckets);
+  table->buckets = buckets;
+  table->mask = mask;
+}
+
+/* Linear probing without tombstones: what stands behind the gap and may move up, moves up. */
+static void
+bucket_remove (LmtKeyTable *table, const LmtKey *key)
+{
+  guint32 i = (guint32)key->hash64 & table->mask;
+
+  while (table->buckets[i].slot != key->id + 1)
+    i = (i + 1) & table->mask;
+  for (guint32 j = i;;)
+    {
+      j = (j + 1) & table->mask;
+      if (table->buckets[j].slot == 0)
+        break;
+      guint32 home = (guint32)entry_get (table, table->buckets[j].slot - 1)->key.hash64 & table->mask;
+      if (((j - home) & table->mask) >= ((j - i) & table->mask))
+        {
+          table->buckets[i] = table->buckets[j];
+          i = j;
+        }
+    }
+  table->buckets[i].slot = 0;
+}
+
+static Entry *
+entry_take (LmtKeyTable *table)
+{
+  if (table->free_head != 0)
+    {
+      Entry *entry = entry_get (table, table->free_head - 1);
+      table->free_head = entry->next_free;
+      return entry;
+    }
+  if (table->n_ids == table->n_chunks * CHUNK)
+    {
+      if ((table->n_chunks & (table->n_chunks - 1)) == 0)
+        table->chunks = g_renew (Entry *, table->chunks, MAX (1, table->n_chunks * 2));
+      table->chunks[table->n_chunks++] = g_new0 (Entry, CHUNK);
+    }
+  Entry *entry = entry_get (table, table->n_ids);
+  entry->key.id = table->n_ids++;
+  return entry;
+}
+
+static void
+entry_fill (LmtKeyTable *table, Entry *entry, const LmtKeyFields *fields, guint32 model, guint32 salt, guint64 hash)
+{
+  LmtKey *key = &entry->key;
+  guint8 *to = entry->inline_hash;
+
+  if (fields->hash_len > INLINE_HASH)
+    {
+      if (entry->long_hash_size < fields->hash_len)
+        {
+          g_free (entry->long_hash);
+          entry->long_hash = g_malloc (fields->hash_len);
+          entry->long_hash_size = fields->hash_len;
+        }
+      to = entry->long_hash;
+    }
+  if (fields->hash_len > 0)
+    memcpy (to, fields->hash, fields->hash_len);
+
+  Word *m = WORD (&table->models, model), *s = WORD (&table->salts, salt);
+  m->refs++;
+  s->refs++;
+  key->refs = 1;
+  key->model = model;
+  key->salt = salt;
+  key->hash64 = hash;
+  key->wire = NULL;
+  key->file = NULL;
+  key->wire_len = key->file_len = 0;
+  key->fields = (LmtKeyFields){ .struct_size = sizeof key->fields,
+                                .group = fields->group,
+                                .rank = fields->rank,
+                                .hash = to,
+                                .hash_len = fields->hash_len,
+                                .model = m->text,
+                                .model_len = m->len,
+                                .salt = s->text,
+                                .salt_len = s->len };
+}
+
+LmtKey *
+lmt_key_table_intern (LmtKeyTable *table, const LmtKeyFields *fields)
+{
+  guint32 model = words_find (&table->models, fields->model, fields->model_len, TRUE);
+  guint32 salt = fields->salt_len == 0 ? 0 : words_find (&table->salts, fields->salt, fields->salt_len, TRUE);
+  guint64 hash = combine_hash (fields, WORD (&table->models, model)->hash, WORD (&table->salts, salt)->hash);
+  Entry *entry = table_find (table, fields, model, salt, hash);
+
+  if (entry != NULL)
+    {
+      entry->key.refs++;
+      return &entry->key;
+    }
+  if (table->n >= (table->mask + 1) / 2)
+    table_grow (table);
+  entry = entry_take (table);
+  entry_fill (table, entry, fields, model, salt, hash);
+  bucket_insert (table->buckets, table->mask, hash, entry->key.id);
+  table->n++;
+  return &entry->key;
+}
+
+LmtKey *
+lmt_key_table_lookup (LmtKeyTable *table, const LmtKeyFields *fields)
+{
+  guint32 model = words_find (&table->models, fields->model, fields->model_len, FALSE);
+  guint32 salt = fields->salt_len == 0 ? 0 : words_find (&table->salts, fields->salt, fields->salt_len, FALSE);
+
+  if (model == G_MAXUINT32 || salt == G_MAXUINT32)
+    return NULL;
+  Entry *entry = table_find (table, fields, model, salt,
+                             combine_hash (fields, WORD (&table->models, model)->hash, WORD (&table->salts, salt)->hash));
+  return entry == NULL ? NULL : &entry->key;
+}
+
+void
+lmt_key_release (LmtKeyTable *table, LmtKey *key)
+{
+  Entry *entry = entry_get (table, key->id);
+
+  bucket_remove (table, key);
+  words_drop (&table->models, key->model);
+  words_drop (&table->salts, key->salt);
+  key->wire = NULL;
+  key->file = NULL;
+  entry->next_free = table->free_head;
+  table->free_head = key->id + 1;
+  table->n--;
+}
+
+LmtKey *
+lmt_key_table_get (LmtKeyTable *table, guint32 id)
+{
+  return &entry_get (table, id)->key;
+}
+
+guint
+lmt_key_table_size (const LmtKeyTable *table)
+{
+  return table->n;
+}
+
+guint
+lmt_key_table_capacity (const LmtKeyTable *table)
+{
+  return table->n_ids;
+}
+
+guint
+lmt_key_table_n_salts (const LmtKeyTable *table)
+{
+  return table->salts.words->len;
+}
+
+const char *
+lmt_key_table_salt (const LmtKeyTable *table, guint32 salt)
+{
+  const char *text = salt < table->salts.words->len ? WORD (&table->salts, salt)->text : NULL;
+  return text != NULL ? text : "";
+}
+
+guint32
+lmt_key_table_intern_salt (LmtKeyTable *table, const char *salt, gsize len)
+{
+  guint32 number = words_find (&table->salts, salt, (guint32)len, TRUE);
+
+  WORD (&table->salts, number)->refs++;
+  return number;
+}
+
+static const char *
+entry_text (const LmtKeyFields *fields, gboolean file, char **buffer, guint32 *size, guint32 *len)
+{
+  gsize bound = text_bound (fields);
+
+  if (*size < bound)
+    {
+      g_free (*buffer);
+      *buffer = g_malloc (bound);
+      *size = (guint32)bound;
+    }
+  *len = write_text (fields, file, *buffer);
+  return *buffer;
+}
+
+const char *
+lmt_key_wire (LmtKey *key)
+{
+  if (key->wire == NULL)
+    {
+      Entry *entry = (Entry *)key; /* the key is the entry's first member */
+      entry_text (&key->fields, FALSE, &entry->wire_buffer, &entry->wire_size, &key->wire_len);
+      key->wire = entry->wire_buffer;
+    }
+  return key->wire;
+}
+
+const char *
+lmt_key_file (LmtKey *key)
+{
+  if (key->file == NULL)
+    {
+      Entry *entry = (Entry *)key;
+      entry_text (&key->fields, TRUE, &entry->file_buffer, &entry->file_size, &key->file_len);
+      key->file = entry->file_buffer;
+    }
+  return key->file;
+}

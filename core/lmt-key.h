@@ -29,7 +29,8 @@ const char *lmt_key_fields_check (const LmtKeyFields *fields);
 /**
  * LmtKey: an interned key. One pointer per distinct key of a table while somebody holds a reference, so equality is `==`.
  * @id: dense number, from 0, given again once the key is gone: index of arrays that hang state on a key
- * @salt: number of the salt in the table, 0 = the empty one; never given again
+ * @salt: number of the salt in the table, 0 = the empty one; given again once no key has it (lmt_key_table_intern_salt() keeps
+ * it)
  * @model: the same for model names
  * @hash64: mixed over all fields with the table's secret: what other tables and the miss history use
  */
@@ -49,13 +50,14 @@ struct _LmtKey
 };
 
 /**
- * LmtKeyTable: not thread-safe; one per replay, shared by manager and L2 layer. Entries come from slabs that are reused, the table
- * grows by doubling: a warm working set allocates nothing.
+ * LmtKeyTable: not thread-safe; one per replay, shared by manager and L2 layer. Entries come from slabs that are reused, the
+ * table grows by doubling: a warm working set allocates nothing.
  */
 typedef struct _LmtKeyTable LmtKeyTable;
 LmtKeyTable *lmt_key_table_new (void);
 void lmt_key_table_free (LmtKeyTable *table);
-/* (transfer full): a reference on the one entry of these fields. Copies what it needs. The fields must pass lmt_key_fields_check(). */
+/* (transfer full): a reference on the one entry of these fields. Copies what it needs. The fields must pass
+ * lmt_key_fields_check(). */
 LmtKey *lmt_key_table_intern (LmtKeyTable *table, const LmtKeyFields *fields);
 /* (transfer none) (nullable) */
 LmtKey *lmt_key_table_lookup (LmtKeyTable *table, const LmtKeyFields *fields);
