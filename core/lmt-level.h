@@ -68,6 +68,7 @@ typedef struct
   guint32 quiet;
   guint32 reserved;
   const char *const *yes_destroy;
+  const volatile gint *interrupts; /* (nullable): signals seen so far: 1 = no new record, 2 = don't wait for the drain */
 } LmtReplayEnv;
 
 /**

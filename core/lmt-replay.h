@@ -68,6 +68,7 @@ typedef struct
   guint64 status[LMT_N_STATUS];
   guint64 missing_argument;
   guint64 left_out; /* by the selection */
+  guint64 malformed; /* frames that are no record, of all files so far; complete before the level's finish() is called */
   guint64 not_reached; /* after an interrupt, where known */
   guint64 late; /* records with lag above 1 ms */
   guint64 long_waits; /* over an hour, announced once */
@@ -95,7 +96,8 @@ void lmt_replay_set_fault_func (LmtReplay *replay, LmtReplayFaultFunc func, gpoi
  */
 gboolean lmt_replay_run (LmtReplay *replay, LmtReader *reader, gpointer session, const LmtReplayPlan *plan, GError **error);
 
-/* For levels: the call of record @number ended. @status may turn ok into failed or mismatch. Loop's thread only. */
+/* For levels: the call of record @number (as the handler got it) ended. @status may turn ok into failed or mismatch. Loop's thread only.
+ * May come from inside the handler's call, which then sets LmtOutcome.pending all the same: that is how a settled run gives its times. */
 void lmt_replay_complete (LmtReplay *replay, guint64 number, gint64 end_ns, guint32 status, guint64 bytes, const char *error);
 /* For levels: a warning with a kind; ten are shown, the rest counted. */
 void lmt_replay_message (LmtReplay *replay, const char *kind, const char *text);

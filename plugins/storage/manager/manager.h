@@ -43,6 +43,7 @@ typedef struct
   gint64 eviction_period_ns;    /* 0: passes only by lmt_sm_evict_l1/l2 */
   gint64 io_deadline_ns;        /* defect 12; 0 = off */
   gboolean explain_misses;
+  gboolean collapse_passes;     /* real time (storage-manager.md 19.3): due instants that were missed become one pass, at the last of them */
 } SmConfig;
 
 /* Codes per key (storage-manager.md 4). */
@@ -129,6 +130,7 @@ typedef struct
   LmtKey *const *keys;
   const guint64 *sizes;     /* STORE, LOAD: unaligned object bytes; LOOKUP: expected bytes */
   const guint64 *addresses; /* STORE, LOAD: offsets in the pool */
+  guint64 request;          /* LOOKUP, LOAD: number of the prefetch */
 } SmIo;
 
 /**
@@ -226,6 +228,10 @@ typedef struct
 LmtSm *lmt_sm_new (const SmConfig *config, LmtKeyTable *keys, GError **error);
 void lmt_sm_free (LmtSm *sm);
 void lmt_sm_set_listener (LmtSm *sm, SmListener listener, gpointer data); /* NULL: no cost */
+
+/* Told of each resident object an L1 pass really deleted, in order (not of other removals). Must not call back. NULL: no cost. */
+typedef void (*SmVictim) (LmtKey *key, gpointer data);
+void lmt_sm_set_victim_func (LmtSm *sm, SmVictim func, gpointer data);
 
 /* ---- inputs ---- */
 void lmt_sm_call (LmtSm *sm, gint64 now_ns, const SmCall *call, SmResult *result);
