@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of lmtrace beside LMCache 0.5.6 and beside physical limits, taken in one run: one table of ratios.
+
+bench.py --peer PYTHON [--only WORD]   run through ./dev bench
+"""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import traces
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROWS = []
+
+
+def run(argv, **more):
+    """Wall seconds, peak RSS in MiB and stdout of one process."""
+    start = time.monotonic()
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    out = process.stdout.read()
+    err = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        sys.exit(f"bench: {' '.join(argv)}: exit {process.returncode}\n{err}")
+    return time.monotonic() - start, usage.ru_maxrss / 1024.0, out
+
+
+def best(argv, times=5):
+    """Least wall time and largest RSS of several runs."""
+    results = [run(argv) for _ in range(times)]
+    return min(r[0] for r in results), max(r[1] for r in results), results[-1][2]
+
+
+def row(what, ours, other, ratio, goal, good):
+    ROWS.append((what, ours, other, ratio, goal, "met" if good else "MISSED"))
+
+
+def peer_json(peer, *argv):
+    if not peer:
+        return None
+    out = subprocess.run([peer, os.path.join(TOP, "tests", "bench", "peer_bench.py"), *argv], capture_output=True, text=True)
+    if out.returncode != 0:
+        print(f"bench: LMCache failed: {out.stderr[-400:]}", file=sys.stderr)
+        return None
+    return json.loads(out.stdout.strip().splitlines()[-1])
+
+
+def bench_info(tmp, peer):
+    large = os.path.join(tmp, "large-200.lct")
+    records = traces.write_repeated(os.path.join(TOP, "tests", "data", "storage", "0.5.6", "large.lct"), large, 200_000_000)
+    size = os.path.getsize(large)
+    cat, _, _ = best(["sh", "-c", 'cat "$1" >/dev/null', "sh", large])
+    ours, rss, out = best(["lmtrace", "info", large])
+    assert f"total_records:              {records}\n" in out, out
+    row(f"info, {size / 1e6:.0f} MB, wall", f"{ours:.3f} s, {size / ours / 1e6:.0f} MB/s", f"cat {cat:.3f} s", f"{ours / cat:.1f} x cat",
+        "<= 4 x", ours <= 4 * cat)
+    row("info, RSS", f"{rss:.1f} MiB", "-", "-", "< 16 MiB", rss < 16)
+    theirs = peer_json(peer, "info", large)
+    if theirs:
+        rate = theirs["records"] / theirs["seconds"]
+        row("info, records/s", f"{records / ours:,.0f}", f"LMCache {rate:,.0f}", f"{records / ours / rate:.1f} x", ">= 10 x",
+            records / ours >= 10 * rate)
+
+
+def bench_startup(tmp, peer):
+    small = os.path.join(TOP, "tests", "data", "storage", "0.5.6", "tiny.lct")
+    ours, rss, _ = best(["lmtrace", "info", small], 20)
+    row("start-up, info of a small file", f"{ours * 1e3:.1f} ms, {rss:.1f} MiB", "-", "-", "<= 10 ms", ours <= 0.010)
+    if peer:
+        env = dict(os.environ, LMCACHE_TRACK_USAGE="false", LMCACHE_DISABLE_BANNER="1", LMCACHE_LOG_LEVEL="ERROR")
+        lmcache = os.path.join(os.path.dirname(peer), "lmcache")
+        times = [run([lmcache, "trace", "info", small], env=env) for _ in range(2)]
+        wall, memory = min(t[0] for t in times), max(t[1] for t in times)
+        row("start-up beside LMCache", f"{ours * 1e3:.1f} ms", f"LMCache {wall:.2f} s, {memory:.0f} MiB", f"{wall / ours:.0f} x", ">= 100 x",
+            wall >= 100 * ours)
+
+
+def replay_json(path, *flags):
+    argv = ["lmtrace", "replay", path, "--eviction-policy", "LRU", "--l1-size", "4GiB", "--format", "json", "--no-csv",
+            "--output-dir", os.path.dirname(path), *flags]
+    return json.loads(run(argv)[2])["metrics"]
+
+
+def bench_replay(tmp, peer):
+    one = os.path.join(tmp, "one-key.lct")
+    many = os.path.join(tmp, "64-keys.lct")
+    n_one = traces.write_cycles(one, 100_000, 1)
+    n_many = traces.write_cycles(many, 4_000, 64)
+    theirs = None
+    if peer:
+        small = os.path.join(tmp, "one-key-small.lct")
+        traces.write_cycles(small, 3_000, 1)
+        theirs = peer_json(peer, "replay", small, "1")
+    for label, adapter in (("null", '{"type":"null"}'), ("dram, no data", '{"type":"dram","max_size_gb":0,"data":false}')):
+        figures = [replay_json(one, "--speed", "0", "--l2-adapter", adapter) for _ in range(3)]
+        rate = max(n_one / m["overall"]["duration"] for m in figures)
+        row(f"replay, one-key records/s, {label}", f"{rate:,.0f}", "-", "-", ">= 1,000,000", rate >= 1e6)
+        if theirs:
+            other = theirs["records"] / theirs["seconds"]
+            row(f"replay beside LMCache's dispatch, {label}", f"{rate:,.0f}", f"LMCache {other:,.0f}", f"{rate / other:.0f} x", ">= 50 x",
+                rate >= 50 * other)
+        figures = [replay_json(many, "--speed", "0", "--l2-adapter", adapter) for _ in range(3)]
+        rate = max(64 * n_many / m["overall"]["duration"] for m in figures)
+        row(f"replay, keys/s of 64-key records, {label}", f"{rate:,.0f}", "-", "-", ">= 10,000,000", rate >= 1e7)
+
+
+def bench_pace(tmp, peer):
+    paced = os.path.join(tmp, "paced.lct")
+    traces.write_cycles(paced, 16_667, 1, rate=10_000)
+    metrics = replay_json(paced, "--l2-adapter", '{"type":"null"}')
+    p99 = metrics["pacing"]["lag_p99_ms"] * 1e3
+    row("pacing, 10,000 records/s for 10 s, lag p99", f"{p99:.0f} us", "-", "-", "<= 100 us", p99 <= 100)
+    if peer:
+        slow = os.path.join(tmp, "paced-2300.lct")
+        traces.write_cycles(slow, 1_900, 1, rate=2_300)
+        theirs = peer_json(peer, "pace", slow, "1")
+        metrics = replay_json(slow, "--l2-adapter", '{"type":"null"}')
+        ours = metrics["pacing"]["lag_p99_ms"] * 1e3
+        if theirs:
+            row("pacing, 2,300 records/s for 5 s, lag p99", f"{ours:.0f} us", f"LMCache {theirs['lag_p99_us']:.0f} us",
+                f"{theirs['lag_p99_us'] / max(ours, 0.001):.0f} x", "-", True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--peer", default="")
+    parser.add_argument("--only", default="")
+    args = parser.parse_args()
+    peer = args.peer if args.peer and os.path.exists(args.peer) else ""
+    tmp = tempfile.mkdtemp(prefix="lmtrace-bench-")
+    try:
+        for name, part in (("startup", bench_startup), ("info", bench_info), ("replay", bench_replay), ("pace", bench_pace)):
+            if args.only in name:
+                part(tmp, peer)
+    finally:
+        shutil.rmtree(tmp, ignore_errors=True)
+    heads = ("what", "lmtrace", "beside", "ratio", "goal", "")
+    widths = [max(len(r[i]) for r in [heads, *ROWS]) for i in range(6)]
+    for r in [heads, *ROWS]:
+        print("  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
