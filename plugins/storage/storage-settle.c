@@ -1,2 +1,769 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "storage-call.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "storage-settle.h"
+
+/* Pause between two looks at an adapter that has neither descriptor nor a time of its next completion. */
+#define POLL_NS (200 * G_GINT64_CONSTANT (1000))
+#define NS_PER_S G_GINT64_CONSTANT (1000000000)
+
+/* What one L2 task told before it came back. Keys are referenced: in settled mode a task is held while others go on. */
+typedef struct
+{
+  guint32 kind;
+  guint32 first;
+  guint32 n;
+} DriverEvent;
+
+typedef struct
+{
+  DriverEvent *events;
+  guint n_events;
+  guint cap_events;
+  LmtKey **keys;
+  guint64 *sizes;
+  guint n_keys;
+  guint cap_keys;
+} DriverEvents;
+
+typedef struct _DriverTask DriverTask;
+struct _DriverTask
+{
+  LmtL2Task task;
+  guint32 id;
+  guint32 adapter;
+  guint64 request;
+  gboolean done;
+  gboolean stray; /* waited for in vain: handed over whenever it comes */
+  guint cap;
+  void **buffers;
+  DriverEvents events;
+  DriverTask *prev;
+  DriverTask *next;
+};
+
+typedef struct
+{
+  SmDriver *driver;
+  LmtL2 *l2;
+  guint32 number;
+  guint outstanding; /* tasks the layer has */
+  int fd;
+  gboolean dirty;
+} DriverAdapter;
+
+/* A list with head and tail; settled mode keeps it in order of ids. */
+typedef struct
+{
+  DriverTask *head;
+  DriverTask *tail;
+} DriverList;
+
+struct _SmDriver
+{
+  LmtSm *sm;
+  SmDriverParams params;
+  DriverAdapter *adapters;
+  guint n_adapters;
+  int *fds;
+  gint64 origin_ns;
+  gint64 now; /* manager's clock */
+  DriverList waited;
+  DriverList strays;
+  DriverTask *spare;
+  DriverEvents pending;
+  guint outstanding;
+  gboolean opening;
+  GArray *wrong; /* of guint64: requests with a wrong byte, until their result is handed over */
+  SmResultFunc result;
+  SmVictimFunc victim;
+  gpointer data;
+  SmDriverFigures figures;
+};
+
+/* ---------------- lists, tasks, events ---------------- */
+
+static void
+list_append (DriverList *list, DriverTask *task)
+{
+  task->prev = list->tail;
+  task->next = NULL;
+  if (list->tail != NULL)
+    list->tail->next = task;
+  else
+    list->head = task;
+  list->tail = task;
+}
+
+static void
+list_remove (DriverList *list, DriverTask *task)
+{
+  if (task->prev != NULL)
+    task->prev->next = task->next;
+  else
+    list->head = task->next;
+  if (task->next != NULL)
+    task->next->prev = task->prev;
+  else
+    list->tail = task->prev;
+}
+
+static void
+task_free (DriverTask *task)
+{
+  g_free (task->task.codes);
+  g_free (task->buffers);
+  g_free (task->events.events);
+  g_free (task->events.keys);
+  g_free (task->events.sizes);
+  g_free (task);
+}
+
+static DriverTask *
+task_take (SmDriver *driver, guint n)
+{
+  DriverTask *task = driver->spare;
+
+  if (task != NULL)
+    driver->spare = task->next;
+  else
+    task = g_new0 (DriverTask, 1);
+  if (task->cap < n)
+    {
+      task->cap = MAX (n, 2 * task->cap);
+      task->task.codes = g_realloc (task->task.codes, task->cap);
+      if (driver->params.memory != NULL)
+        task->buffers = g_renew (void *, task->buffers, task->cap);
+    }
+  task->done = FALSE;
+  task->stray = FALSE;
+  return task;
+}
+
+static void
+task_give_back (SmDriver *driver, DriverTask *task)
+{
+  task->next = driver->spare;
+  driver->spare = task;
+}
+
+static void
+events_add (DriverEvents *events, guint32 kind, LmtKey *const *keys, const guint64 *sizes, guint n)
+{
+  DriverEvent *event;
+
+  if (events->n_events == events->cap_events)
+    {
+      events->cap_events = MAX (4, 2 * events->cap_events);
+      events->events = g_renew (DriverEvent, events->events, events->cap_events);
+    }
+  if (events->cap_keys - events->n_keys < n)
+    {
+      events->cap_keys = MAX (events->n_keys + n, 2 * events->cap_keys);
+      events->keys = g_renew (LmtKey *, events->keys, events->cap_keys);
+      events->sizes = g_renew (guint64, events->sizes, events->cap_keys);
+    }
+  event = &events->events[events->n_events++];
+  event->kind = kind;
+  event->first = events->n_keys;
+  event->n = n;
+  for (guint i = 0; i < n; i++)
+    {
+      events->keys[events->n_keys] = lmt_key_ref (keys[i]);
+      events->sizes[events->n_keys] = sizes != NULL ? sizes[i] : 0;
+      events->n_keys++;
+    }
+}
+
+static void
+events_deliver (SmDriver *driver, guint32 adapter, DriverEvents *events)
+{
+  for (guint i = 0; i < events->n_events; i++)
+    {
+      const DriverEvent *event = &events->events[i];
+
+      lmt_sm_l2_event (driver->sm, driver->now, adapter, event->kind, events->keys + event->first, events->sizes + event->first,
+                       event->n);
+    }
+  for (guint i = 0; i < events->n_keys; i++)
+    lmt_key_unref (driver->params.keys, events->keys[i]);
+  events->n_events = 0;
+  events->n_keys = 0;
+}
+
+/* The layer calls this inside reap, just before it hands the task back (or with none: a change behind its back), and while the
+ * function is set, for what a scan found. */
+static void
+on_l2_event (gpointer data, LmtL2EventKind kind, LmtKey *const *keys, const guint64 *sizes, guint n)
+{
+  DriverAdapter *adapter = data;
+  SmDriver *driver = adapter->driver;
+
+  if (driver->opening)
+    lmt_sm_l2_event (driver->sm, 0, adapter->number, kind, keys, sizes, n);
+  else
+    events_add (&driver->pending, kind, keys, sizes, n);
+}
+
+/* ---------------- I/O from the manager to the layer and back ---------------- */
+
+static gint64
+to_manager_ns (const SmDriver *driver, gint64 host_ns)
+{
+  double rate = driver->params.speed;
+  gint64 since = host_ns - driver->origin_ns;
+
+  if (since <= 0)
+    return 0;
+  return rate == 1.0 || rate == 0.0 ? since : (gint64)((double)since * rate);
+}
+
+/* When the host clock reaches @manager_ns, rounded up so that a sleep until then is long enough. */
+static gint64
+to_host_ns (const SmDriver *driver, gint64 manager_ns)
+{
+  double rate = driver->params.speed;
+  double host;
+
+  if (rate == 1.0 || rate == 0.0)
+    return manager_ns > G_MAXINT64 - driver->origin_ns ? G_MAXINT64 : driver->origin_ns + manager_ns;
+  host = (double)driver->origin_ns + (double)manager_ns / rate + 1.0;
+  return host >= 9.2e18 ? G_MAXINT64 : (gint64)host;
+}
+
+static void
+submit_one (SmDriver *driver, const SmIo *io)
+{
+  DriverAdapter *adapter = &driver->adapters[io->adapter];
+  DriverTask *task = task_take (driver, io->n);
+  LmtL2Code refused = LMT_L2_OK;
+
+  task->id = io->id;
+  task->adapter = io->adapter;
+  task->request = io->request;
+  task->task.kind = io->kind;
+  task->task.n = io->n;
+  task->task.keys = io->keys;
+  task->task.sizes = io->sizes;
+  task->task.buffers = NULL;
+  task->task.user_data = task;
+  if (driver->params.memory != NULL && io->addresses != NULL)
+    {
+      for (guint i = 0; i < io->n; i++)
+        task->buffers[i] = driver->params.memory + io->addresses[i];
+      task->task.buffers = task->buffers;
+    }
+  driver->figures.ios++;
+  if (!lmt_l2_submit (adapter->l2, &task->task, &refused))
+    {
+      driver->figures.refused++;
+      task_give_back (driver, task);
+      lmt_sm_refused (driver->sm, driver->now, io->id, refused);
+      return;
+    }
+  list_append (&driver->waited, task);
+  adapter->outstanding++;
+  adapter->dirty = TRUE;
+  driver->outstanding++;
+  lmt_sm_accepted (driver->sm, driver->now, io->id);
+}
+
+static void
+submit_all (SmDriver *driver)
+{
+  SmIo io;
+  gboolean any = FALSE;
+
+  while (lmt_sm_take (driver->sm, &io))
+    {
+      if (io.kind == SM_IO_UNLOCK)
+        lmt_l2_unlock (driver->adapters[io.adapter].l2, io.keys, io.n);
+      else
+        {
+          submit_one (driver, &io);
+          any = TRUE;
+        }
+    }
+  if (!any)
+    return;
+  for (guint i = 0; i < driver->n_adapters; i++)
+    if (driver->adapters[i].dirty)
+      {
+        driver->adapters[i].dirty = FALSE;
+        lmt_l2_flush (driver->adapters[i].l2);
+      }
+}
+
+static void
+verify_load (SmDriver *driver, const DriverTask *task)
+{
+  gboolean wrong = FALSE;
+
+  for (guint i = 0; i < task->task.n; i++)
+    {
+      const char *wire;
+
+      if (task->task.codes[i] != LMT_L2_OK)
+        continue;
+      wire = lmt_key_wire (task->task.keys[i]);
+      driver->figures.verified++;
+      if (lmt_fill_check (lmt_fill_seed_for_wire_key (wire, task->task.keys[i]->wire_len), task->task.buffers[i],
+                          task->task.sizes[i])
+          < 0)
+        continue;
+      driver->figures.mismatches++;
+      wrong = TRUE;
+    }
+  if (wrong)
+    g_array_append_val (driver->wrong, task->request);
+}
+
+static gboolean
+steal_wrong (SmDriver *driver, guint64 request)
+{
+  gboolean found = FALSE;
+
+  for (guint i = driver->wrong->len; i > 0; i--)
+    if (g_array_index (driver->wrong, guint64, i - 1) == request)
+      {
+        g_array_remove_index_fast (driver->wrong, i - 1);
+        found = TRUE;
+      }
+  return found;
+}
+
+static void
+collect_results (SmDriver *driver)
+{
+  SmPrefetchResult result;
+
+  while (lmt_sm_next_result (driver->sm, &result))
+    {
+      gboolean wrong = driver->wrong->len > 0 && steal_wrong (driver, result.request);
+
+      if (driver->result != NULL)
+        driver->result (&result, wrong, lmt_clock_now (driver->params.clock), driver->data);
+    }
+}
+
+/* One `completed` with its events before it. The manager's arrays of this I/O are gone afterwards. */
+static void
+deliver (SmDriver *driver, DriverTask *task)
+{
+  list_remove (task->stray ? &driver->strays : &driver->waited, task);
+  if (!task->stray)
+    driver->outstanding--;
+  events_deliver (driver, task->adapter, &task->events);
+  if (task->task.kind == LMT_L2_LOAD && driver->params.verify && task->task.buffers != NULL)
+    verify_load (driver, task);
+  if (task->task.kind == LMT_L2_DELETE && driver->victim != NULL)
+    for (guint i = 0; i < task->task.n; i++)
+      if (task->task.codes[i] == LMT_L2_OK)
+        driver->victim ((gint)task->adapter, task->task.keys[i], driver->data);
+  lmt_sm_completed (driver->sm, driver->now, task->id, task->task.codes, task->task.bytes);
+  task_give_back (driver, task);
+  collect_results (driver);
+}
+
+/* Takes what has finished. In real time it is handed over as it comes; settled, only what is no longer waited for. */
+static void
+reap_all (SmDriver *driver)
+{
+  for (guint i = 0; i < driver->n_adapters; i++)
+    {
+      DriverAdapter *adapter = &driver->adapters[i];
+      LmtL2Task *finished;
+
+      while (adapter->outstanding > 0 && (finished = lmt_l2_reap (adapter->l2)) != NULL)
+        {
+          DriverTask *task = finished->user_data;
+          DriverEvents empty = task->events;
+
+          task->events = driver->pending;
+          driver->pending = empty;
+          task->done = TRUE;
+          adapter->outstanding--;
+          if (driver->params.mode != SM_DRIVE_SETTLED || task->stray)
+            {
+              deliver (driver, task);
+              submit_all (driver);
+            }
+        }
+      if (driver->pending.n_events > 0)
+        events_deliver (driver, adapter->number, &driver->pending);
+    }
+}
+
+static gboolean
+interrupted (const SmDriver *driver, gint times)
+{
+  return driver->params.interrupts != NULL && g_atomic_int_get ((volatile gint *)driver->params.interrupts) >= times;
+}
+
+/* Sleeps until @deadline_ns, or until an adapter has something. */
+static void
+nap (SmDriver *driver, gint64 deadline_ns)
+{
+  const LmtClock *clock = driver->params.clock;
+  guint n_fds = 0;
+
+  for (guint i = 0; i < driver->n_adapters; i++)
+    {
+      DriverAdapter *adapter = &driver->adapters[i];
+      gint64 due;
+
+      if (adapter->outstanding == 0)
+        continue;
+      due = lmt_l2_next_due_ns (adapter->l2);
+      if (due >= 0)
+        deadline_ns = MIN (deadline_ns, due);
+      if (adapter->fd >= 0)
+        driver->fds[n_fds++] = adapter->fd;
+      else if (due < 0)
+        deadline_ns = MIN (deadline_ns, lmt_clock_now (clock) + POLL_NS);
+    }
+  clock->sleep_until_ns (clock->data, deadline_ns, driver->fds, n_fds);
+}
+
+static gint64
+later (gint64 base_ns, gint64 more_ns)
+{
+  return more_ns > G_MAXINT64 - base_ns ? G_MAXINT64 : base_ns + more_ns;
+}
+
+/* ---------------- settled: storage-manager.md 19.4 ---------------- */
+
+/* Until @task is done, or has been waited for too long: then it is a stray. */
+static void
+await (SmDriver *driver, DriverTask *task)
+{
+  reap_all (driver);
+  while (!task->done)
+    {
+      gint64 deadline = later (task->task.submit_ns, driver->params.drain_timeout_ns);
+
+      submit_all (driver);
+      if (lmt_clock_now (driver->params.clock) >= deadline || interrupted (driver, 2))
+        {
+          list_remove (&driver->waited, task);
+          list_append (&driver->strays, task);
+          task->stray = TRUE;
+          driver->outstanding--;
+          driver->figures.unsettled++;
+          return;
+        }
+      nap (driver, deadline);
+      reap_all (driver);
+    }
+}
+
+/* Hands over by the lowest id, so that outcomes don't depend on how fast an adapter is. */
+static void
+settle (SmDriver *driver)
+{
+  for (;;)
+    {
+      DriverTask *head;
+
+      submit_all (driver);
+      head = driver->waited.head;
+      if (head == NULL)
+        break;
+      if (!head->done)
+        await (driver, head);
+      if (head->done && !head->stray)
+        deliver (driver, head);
+    }
+}
+
+static void
+settled_before (SmDriver *driver, gint64 trace_ns)
+{
+  if (trace_ns <= driver->now)
+    return;
+  /* A trace may jump by years: the manager steps over passes that can't do anything (19.3), so each turn here is a pass that may
+   * delete, followed by settling its deletes. */
+  for (;;)
+    {
+      gint64 due = lmt_sm_next_due_ns (driver->sm);
+
+      if (due > trace_ns)
+        break;
+      driver->now = MAX (driver->now, due);
+      lmt_sm_advance (driver->sm, driver->now);
+      settle (driver);
+    }
+  driver->now = trace_ns;
+  lmt_sm_advance (driver->sm, trace_ns);
+  settle (driver);
+}
+
+/* ---------------- real time: storage-manager.md 19.5 ---------------- */
+
+static gint64
+turn (SmDriver *driver)
+{
+  gint64 host = lmt_clock_now (driver->params.clock);
+
+  driver->now = MAX (driver->now, to_manager_ns (driver, host));
+  if (driver->outstanding > 0 || driver->strays.head != NULL)
+    {
+      reap_all (driver);
+      submit_all (driver);
+    }
+  if (lmt_sm_next_due_ns (driver->sm) <= driver->now)
+    {
+      lmt_sm_advance (driver->sm, driver->now);
+      collect_results (driver);
+      submit_all (driver);
+    }
+  return host;
+}
+
+static void
+real_nap (SmDriver *driver, gint64 deadline_ns)
+{
+  gint64 due = lmt_sm_next_due_ns (driver->sm);
+
+  if (due != G_MAXINT64)
+    deadline_ns = MIN (deadline_ns, to_host_ns (driver, due));
+  nap (driver, deadline_ns);
+}
+
+static gboolean
+call_must_wait (const SmDriver *driver, const SmCall *call)
+{
+  if (call->op == SM_OP_READ_ENTER || call->op == SM_OP_FINISH_READ)
+    {
+      if (lmt_sm_prefetches_outstanding (driver->sm) == 0)
+        return FALSE;
+      for (guint i = 0; i < call->n_keys; i++)
+        if (lmt_sm_key_in_prefetch (driver->sm, call->keys[i]))
+          return TRUE;
+      return FALSE;
+    }
+  if (call->op != SM_OP_PREFETCH || lmt_sm_stores_outstanding (driver->sm, G_MAXUINT32) == 0)
+    return FALSE;
+  for (guint r = 0; r < call->n_rows; r++)
+    for (guint i = 0; i < call->rows[r].n; i++)
+      if (lmt_sm_key_in_store (driver->sm, call->rows[r].keys[i]))
+        return TRUE;
+  return FALSE;
+}
+
+static void
+ordered_before (SmDriver *driver, const SmCall *call)
+{
+  gint64 begin;
+  gint64 deadline;
+  gint64 host;
+
+  if (!call_must_wait (driver, call))
+    return;
+  begin = host = lmt_clock_now (driver->params.clock);
+  deadline = later (begin, driver->params.drain_timeout_ns);
+  driver->figures.order_waits++;
+  while (call_must_wait (driver, call))
+    {
+      if (host >= deadline)
+        {
+          driver->figures.unsettled++;
+          break;
+        }
+      if (interrupted (driver, 2))
+        break;
+      real_nap (driver, deadline);
+      host = turn (driver);
+    }
+  driver->figures.order_wait_ns += lmt_clock_now (driver->params.clock) - begin;
+}
+
+/* ---------------- doors ---------------- */
+
+SmDriver *
+sm_driver_new (LmtSm *sm, LmtL2 *const *l2, guint n_l2, const SmDriverParams *params)
+{
+  SmDriver *driver = g_new0 (SmDriver, 1);
+
+  driver->sm = sm;
+  driver->params = *params;
+  driver->n_adapters = n_l2;
+  driver->adapters = g_new0 (DriverAdapter, MAX (n_l2, 1));
+  driver->fds = g_new0 (int, MAX (n_l2, 1));
+  driver->wrong = g_array_new (FALSE, FALSE, sizeof (guint64));
+  driver->opening = TRUE;
+  for (guint i = 0; i < n_l2; i++)
+    {
+      driver->adapters[i].driver = driver;
+      driver->adapters[i].l2 = l2[i];
+      driver->adapters[i].number = i;
+      driver->adapters[i].fd = lmt_l2_get_fd (l2[i]);
+      lmt_l2_set_event_func (l2[i], on_l2_event, &driver->adapters[i]);
+    }
+  driver->opening = FALSE;
+  return driver;
+}
+
+static void
+free_list (SmDriver *driver, DriverTask *head)
+{
+  while (head != NULL)
+    {
+      DriverTask *next = head->next;
+
+      for (guint i = 0; i < head->events.n_keys; i++)
+        lmt_key_unref (driver->params.keys, head->events.keys[i]);
+      head->events.n_keys = 0;
+      task_free (head);
+      head = next;
+    }
+}
+
+/* The adapters are closed by now: nobody hands a task back any more. */
+void
+sm_driver_free (SmDriver *driver)
+{
+  if (driver == NULL)
+    return;
+  free_list (driver, driver->waited.head);
+  free_list (driver, driver->strays.head);
+  free_list (driver, driver->spare);
+  for (guint i = 0; i < driver->pending.n_keys; i++)
+    lmt_key_unref (driver->params.keys, driver->pending.keys[i]);
+  g_free (driver->pending.events);
+  g_free (driver->pending.keys);
+  g_free (driver->pending.sizes);
+  g_array_free (driver->wrong, TRUE);
+  g_free (driver->adapters);
+  g_free (driver->fds);
+  g_free (driver);
+}
+
+void
+sm_driver_set_origin (SmDriver *driver, gint64 origin_ns)
+{
+  driver->origin_ns = origin_ns;
+}
+
+static void
+on_l1_victim (LmtKey *key, gpointer data)
+{
+  SmDriver *driver = data;
+
+  driver->victim (-1, key, driver->data);
+}
+
+void
+sm_driver_set_funcs (SmDriver *driver, SmResultFunc result, SmVictimFunc victim, gpointer data)
+{
+  driver->result = result;
+  driver->victim = victim;
+  driver->data = data;
+  lmt_sm_set_victim_func (driver->sm, victim != NULL ? on_l1_victim : NULL, driver);
+}
+
+static gboolean
+settled_wait (SmDriver *driver, gint64 due_ns)
+{
+  const LmtClock *clock = driver->params.clock;
+
+  while (!interrupted (driver, 1))
+    {
+      if (driver->strays.head != NULL)
+        {
+          reap_all (driver);
+          settle (driver);
+        }
+      if (driver->params.speed == 0.0 || lmt_clock_now (clock) >= due_ns)
+        return TRUE;
+      nap (driver, due_ns);
+    }
+  return FALSE;
+}
+
+gboolean
+sm_driver_wait (SmDriver *driver, gint64 due_ns)
+{
+  if (driver->params.mode == SM_DRIVE_SETTLED)
+    return settled_wait (driver, due_ns);
+  while (!interrupted (driver, 1))
+    {
+      if (turn (driver) >= due_ns || driver->params.speed == 0.0)
+        return TRUE;
+      real_nap (driver, due_ns);
+    }
+  return FALSE;
+}
+
+void
+sm_driver_before (SmDriver *driver, gint64 trace_ns, const SmCall *call)
+{
+  if (driver->params.mode == SM_DRIVE_SETTLED)
+    settled_before (driver, trace_ns);
+  else if (driver->params.mode == SM_DRIVE_ORDERED)
+    ordered_before (driver, call);
+}
+
+void
+sm_driver_call (SmDriver *driver, const SmCall *call, SmResult *result, gint64 *start_ns, gint64 *end_ns)
+{
+  *start_ns = lmt_clock_now (driver->params.clock);
+  if (driver->params.mode != SM_DRIVE_SETTLED)
+    driver->now = MAX (driver->now, to_manager_ns (driver, *start_ns));
+  lmt_sm_call (driver->sm, driver->now, call, result);
+  *end_ns = lmt_clock_now (driver->params.clock);
+}
+
+void
+sm_driver_after (SmDriver *driver)
+{
+  collect_results (driver);
+  if (driver->n_adapters == 0)
+    return;
+  if (driver->params.mode == SM_DRIVE_SETTLED)
+    settle (driver);
+  else
+    submit_all (driver);
+}
+
+gint64
+sm_driver_now (SmDriver *driver)
+{
+  return driver->now;
+}
+
+gboolean
+sm_driver_drain (SmDriver *driver)
+{
+  gint64 host;
+  gint64 deadline;
+
+  if (driver->params.mode == SM_DRIVE_SETTLED)
+    {
+      settle (driver);
+      return driver->strays.head == NULL;
+    }
+  host = turn (driver);
+  deadline = later (host, driver->params.drain_timeout_ns);
+  while (!lmt_sm_is_idle (driver->sm) && host < deadline && !interrupted (driver, 2))
+    {
+      real_nap (driver, deadline);
+      host = turn (driver);
+    }
+  driver->figures.unsettled += driver->outstanding;
+  return driver->outstanding == 0 && lmt_sm_is_idle (driver->sm);
+}
+
+const SmDriverFigures *
+sm_driver_get_figures (const SmDriver *driver)
+{
+  return &driver->figures;
+}
+
+guint
+sm_driver_get_outstanding (const SmDriver *driver)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < driver->n_adapters; i++)
+    n += driver->adapters[i].outstanding;
+  return n;
+}

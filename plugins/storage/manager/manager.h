@@ -244,7 +244,9 @@ void lmt_sm_l2_event (LmtSm *sm, gint64 now_ns, guint32 adapter, guint32 kind, L
 /* @codes: per key, LmtL2Code (0 OK, 11 PRESENT: the bit is set). Unknown ids are counted. */
 void lmt_sm_completed (LmtSm *sm, gint64 now_ns, guint32 id, const guint8 *codes, guint64 bytes);
 void lmt_sm_advance (LmtSm *sm, gint64 now_ns);
-/* Next instant at which advance() has something to do (a pass due), or G_MAXINT64: real-time driver. */
+/* Next instant at which advance() has something to do, or G_MAXINT64: the next pass due; after one that deleted nothing, and with no
+ * input since, the first due instant at or after the earliest end of a held lock's lifetime (19.3). The settled driver advances from
+ * one of these to the next and settles in between. */
 gint64 lmt_sm_next_due_ns (LmtSm *sm);
 /* One pass now. @victims: (nullable) (element-type LmtKey*) (out): with @codes (element-type guint8) of their deletion. */
 void lmt_sm_evict_l1 (LmtSm *sm, gint64 now_ns, GPtrArray *victims, GArray *codes, gboolean *triggered);
