@@ -65,7 +65,17 @@ const char **lmt_registry_list_codecs (LmtRegistry *registry);
 /* Handlers of a level, sorted by qualname; (transfer container) (element-type LmtHandlerOps). */
 GPtrArray *lmt_registry_list_handlers (LmtRegistry *registry, const char *level);
 GPtrArray *lmt_registry_list_plugins (LmtRegistry *registry); /* (element-type LmtPluginInfo) (transfer container) */
-/* Which plugin registered it, for list-plugins. @kind: "level" "handler" "codec" "l2" "command". (transfer none) */
+/**
+ * LmtRegistryVisit:
+ * @kind: "level" "handler" "codec" "l2" "alias" "command"
+ * @name: name, qualname or tag
+ * @level: (nullable): of a handler
+ * @ops: the registry's copy of the table; of an alias that of its adapter
+ */
+typedef void (*LmtRegistryVisit) (const char *kind, const char *name, const char *level, gconstpointer ops, gpointer user_data);
+/* Everything registered now by @owner (NULL: by anyone), in the order of registration, kind by kind. */
+void lmt_registry_foreach (LmtRegistry *registry, LmtPluginInfo *owner, LmtRegistryVisit visit, gpointer user_data);
+/* Which plugin registered it. @kind as above; "l2" finds aliases, too. (transfer none) (nullable) */
 LmtPluginInfo *lmt_registry_get_owner (LmtRegistry *registry, const char *kind, const char *name);
 /* Calls unload() of each plugin. Modules stay mapped. */
 void lmt_registry_unload (LmtRegistry *registry);
