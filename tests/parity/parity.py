@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds lmtrace against LMCache 0.5.6 itself. Runs with the Python of LMCache's environment, `lmtrace` on PATH.
+
+parity.py [--results] [--only WORD]   --results: lines `PASS|FAIL parity/NAME: why` for the summary
+"""
+import argparse
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+os.environ["LMCACHE_TRACK_USAGE"] = "false"
+os.environ["LMCACHE_DISABLE_BANNER"] = "1"
+os.environ["LMCACHE_LOG_LEVEL"] = "CRITICAL"
+
+from lmcache.cli.commands.trace import info_command, replay_command
+from lmcache.cli.commands.trace._dispatch import build_default_dispatcher
+from lmcache.cli.commands.trace._driver import StorageReplayDriver
+from lmcache.v1.distributed.config import add_storage_manager_args, parse_args_to_config
+from lmcache.v1.mp_observability.config import ObservabilityConfig
+from lmcache.v1.mp_observability.trace.recorder import StorageTraceRecorder
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DATA = os.path.join(TOP, "tests", "data")
+QUIET = ObservabilityConfig(enabled=True, metrics_enabled=False, logging_enabled=False, tracing_enabled=False)
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+def lmtrace(*argv, codes=(0,)):
+    run = subprocess.run(["lmtrace", *argv], capture_output=True, text=True, timeout=300)
+    if run.returncode not in codes:
+        raise AssertionError(f"lmtrace {' '.join(argv)}: exit {run.returncode}: {run.stderr.strip()[-400:]}")
+    return run.stdout
+
+
+def equal(what, ours, theirs):
+    if ours != theirs:
+        raise AssertionError(f"{what}: lmtrace {str(ours)[:300]!r}, LMCache {str(theirs)[:300]!r}")
+
+
+def manager_config(flags):
+    parser = argparse.ArgumentParser()
+    add_storage_manager_args(parser)
+    return parse_args_to_config(parser.parse_args(flags))
+
+
+def traces():
+    for folder in ("storage/0.5.6", "storage/0.5.7.dev0", "cli/traces"):
+        for name in sorted(os.listdir(os.path.join(DATA, folder))):
+            if name.endswith(".lct"):
+                yield os.path.join(DATA, folder, name)
+    for name in ("chat", "documents", "overflow"):
+        yield os.path.join(TOP, "data", "traces", name + ".lct")
+
+
+@check
+def info():
+    """The same text for every trace that LMCache reads."""
+    compared = 0
+    for path in traces():
+        out = io.StringIO()
+        command = info_command.__dict__[next(n for n in vars(info_command) if n.endswith("InfoCommand"))]()
+        try:
+            with contextlib.redirect_stdout(out):
+                command.execute(argparse.Namespace(file=path, trace_path=path, trace_file=path, path=path))
+        except (ValueError, OSError):
+            continue
+        except Exception as e:  # msgspec's own errors for what is no trace
+            if type(e).__module__.startswith("msgspec"):
+                continue
+            raise
+        if "  events:\n" in out.getvalue():  # what a level adds is that level's matter
+            continue
+        equal(os.path.basename(path), lmtrace("info", path), out.getvalue())
+        compared += 1
+    assert compared > 15, f"only {compared} traces compared"
+
+
+def peer_replay(path, flags):
+    """LMCache's own driver at the recorded pace; what its manager holds afterwards."""
+    handles = []
+    dispatcher = build_default_dispatcher()
+    prefix = "lmcache.v1.distributed.storage_manager.StorageManager."
+
+    def submit(context, args):
+        handles.append(context.sm.submit_prefetch_task(**args))
+
+    dispatcher._handlers[prefix + "submit_prefetch_task"] = submit
+    with StorageReplayDriver(manager_config(flags), path, dispatcher=dispatcher, obs_config=QUIET) as driver:
+        result = driver.run()
+        time.sleep(0.5)
+        manager = driver.storage_manager
+        hits = []
+        for handle in handles:
+            manager.wait_prefetch_status(handle, 5.0)
+            r = manager.query_prefetch_status(handle)
+            columns = handle.total_requested_keys // max(1, len(r.hit_cells)) if r is not None else 0
+            hits.append([["".join("1" if bits.test(i) else "0" for i in range(columns)) for bits in grid]
+                         for grid in (r.hit_cells, r.l1_hit_cells, r.l2_hit_cells)] if r is not None else None)
+        l1 = manager._l1_manager
+        name = lambda k: [k.model_name, k.kv_rank, k.object_group_id, k.chunk_hash.hex()] + ([k.cache_salt] if k.cache_salt else [])
+        state = {
+            "replayed": result.records_replayed, "failed": result.records_failed, "skipped": result.records_skipped, "hits": hits,
+            "l1_resident": sorted(name(k) for k in l1._objects), "l1_reserved": sorted(name(k) for k in l1._staging),
+            "l1_read_locked": sorted(name(k) for k, o in l1._objects.items() if o.read_lock.is_locked()),
+            "l1_used_bytes": l1.get_memory_usage()[0],
+        }
+    return state
+
+
+def our_replay(path, flags, *more):
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "state.json")
+        lmtrace("replay", path, *flags, "--speed", "0", "--no-csv", "-q", "--output-dir", folder, "--state-out", out, *more)
+        with open(out, encoding="utf-8") as f:
+            state = json.load(f)
+    assert state["settled"], "the run was not settled"
+    return {
+        "replayed": state["replayed"], "failed": state["failed"], "skipped": state["skipped"] + state["undecodable"],
+        "hits": [[p["hit"], p["l1_hit"], p["l2_hit"]] for p in state["prefetch"]],
+        "l1_resident": state["l1_resident"], "l1_reserved": state["l1_reserved"], "l1_read_locked": state["l1_read_locked"],
+        "l1_used_bytes": state["l1_used_bytes"],
+    }
+
+
+PLAIN = ["--eviction-policy", "LRU", "--no-l1-use-lazy"]
+
+
+def compare_replays(path, flags):
+    theirs, ours = peer_replay(path, flags), our_replay(path, flags)
+    for what in theirs:
+        equal(f"{os.path.basename(path)} {what}", ours[what], theirs[what])
+
+
+def replay_check(name, path, flags):
+    def one():
+        compare_replays(path, flags)
+    one.__name__ = f"replay_{name}"
+    CHECKS.append(one)
+
+
+replay_check("chat", os.path.join(TOP, "data", "traces", "chat.lct"), ["--l1-size-gb", "1", *PLAIN])
+replay_check("documents", os.path.join(TOP, "data", "traces", "documents.lct"), ["--l1-size-gb", "1", *PLAIN])
+for golden in ("tiny", "basic", "groups", "mix"):
+    with open(os.path.join(DATA, "storage", "0.5.6", golden + ".json"), encoding="utf-8") as f:
+        golden_flags = json.load(f)["replay"]["flags"]
+    replay_check(golden, os.path.join(DATA, "storage", "0.5.6", golden + ".lct"),
+                 [x for x in golden_flags if x not in ("--shm-name", "")])
+
+
+@check
+def fs_directories():
+    """One trace, two directories: the same names and sizes, and each side reads what the other wrote."""
+    path = os.path.join(DATA, "storage", "0.5.6", "l2fs.lct")
+    with tempfile.TemporaryDirectory() as folder:
+        theirs, ours = os.path.join(folder, "theirs"), os.path.join(folder, "ours")
+        os.mkdir(theirs)
+
+        def flags(where):
+            return ["--l1-size-gb", "0.0009765625", "--eviction-policy", "noop", "--no-l1-use-lazy", "--l2-store-policy", "skip_l1",
+                    "--l2-adapter", json.dumps({"type": "fs", "base_path": where})]
+
+        listing = lambda d: sorted((e.name, e.stat().st_size) for e in os.scandir(d))
+        first = peer_replay(path, flags(theirs))
+        equal("first run hits", our_replay(path, flags(ours))["hits"], first["hits"])
+        equal("files", listing(ours), listing(theirs))
+        # the other's full directory: what was a miss at first is found now, on both sides alike
+        equal("second run hits", our_replay(path, flags(theirs))["hits"], peer_replay(path, flags(ours))["hits"])
+
+
+@check
+def digests():
+    """A header that LMCache wrote for a configuration matches the same flags here."""
+    dram = '{"type":"DRAM","tag":"_default","size_gb":%s,"use_lazy":false%s}'
+    sets = [
+        ["--l1-manager", dram % ("0.0625", ""), "--eviction-policy", "LRU"],
+        ["--l1-manager", dram % ("1", ',"align_bytes":8192'), "--eviction-policy", "ARC", "--eviction-ratio", "0.5",
+         "--eviction-trigger-watermark", "0.75"],
+        ["--l1-manager", dram % ("0.5", ',"read_ttl_seconds":7,"write_ttl_seconds":9'), "--eviction-policy", "noop", "--l2-store-policy",
+         "skip_l1", "--l2-prefetch-policy", "retain", "--l2-prefetch-max-in-flight", "3", "--periodic-notifier-interval-ms", "11"],
+        ["--l1-manager", dram % ("0.25", ',"eviction":{"eviction_policy":"ARC","eviction_ratio":0.125,"trigger_watermark":1e-05}'),
+         "--eviction-policy", "LRU"],
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        for i, flags in enumerate(sets):
+            path = os.path.join(folder, f"{i}.lct")
+            recorder = StorageTraceRecorder(output_path=path)
+            recorder.attach_storage_config(manager_config(flags))
+            recorder.close()
+            out = lmtrace("replay", path, *flags, "--compat", "lmcache", "--no-csv", "--output-dir", folder)
+            row = next((line for line in out.splitlines() if line.startswith("Config digest:")), "")
+            if not re.search(r"match \([0-9a-f]{8}\)$", row) or "MISMATCH" in row:
+                raise AssertionError(f"{flags}: {row!r}")
+
+
+@check
+def table():
+    """LMCache's own table of a replay, but for the figures of time."""
+    path = os.path.join(DATA, "cli", "traces", "storage-clean.lct")
+    flags = ["--l1-manager", '{"type":"DRAM","tag":"_default","size_gb":0.0625,"use_lazy":false}', "--eviction-policy", "LRU"]
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [path, *flags, "--disable-metrics", "--output-dir", folder]
+        parser = argparse.ArgumentParser()
+        command = replay_command.__dict__[next(n for n in vars(replay_command) if n.endswith("ReplayCommand"))]()
+        command.add_arguments(parser)
+        for flag, more in (("--format", {"default": "terminal"}), ("--output", {"default": None}),
+                           ("--quiet", {"action": "store_true"})):
+            with contextlib.suppress(argparse.ArgumentError):
+                parser.add_argument(flag, **more)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            try:
+                command.execute(parser.parse_args(argv))
+            except SystemExit as e:
+                assert not e.code, e
+        ours = lmtrace("replay", *argv, "--compat", "lmcache")
+    mask = lambda text: re.sub(r" +\d+\.\d\d$", " #", text, flags=re.MULTILINE)
+    equal("table", mask(ours), mask(out.getvalue()))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--results", action="store_true")
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    passed = failed = 0
+    for function in CHECKS:
+        if options.only not in function.__name__:
+            continue
+        try:
+            function()
+            passed += 1
+            print(f"PASS parity/{function.__name__}", flush=True)
+        except Exception as e:
+            failed += 1
+            why = " ".join(f"{type(e).__name__}: {e}".split())
+            print(f"FAIL parity/{function.__name__}: {why}", flush=True)
+    if not options.results:
+        print(f"{passed} passed, {failed} failed, 0 skipped")
+    sys.stdout.flush()
+    os._exit(1 if failed and not options.results else 0)  # LMCache's threads would keep the process for seconds
+
+
+if __name__ == "__main__":
+    main()
