@@ -13,9 +13,12 @@ typedef enum { LMT_LOG_ERROR, LMT_LOG_WARNING, LMT_LOG_MESSAGE, LMT_LOG_INFO, LM
 typedef enum { LMT_COLOR_AUTO, LMT_COLOR_ALWAYS, LMT_COLOR_NEVER } LmtColor;
 
 void lmt_log_install (void);
-void lmt_log_set_level (LmtLogLevel level);
+void lmt_log_set_level (LmtLogLevel level); /* default: message */
+LmtLogLevel lmt_log_get_level (void);
 gboolean lmt_log_level_from_text (const char *text, LmtLogLevel *level);
 void lmt_log_set_color (LmtColor color);
+/* May words on @fd be coloured? --color beats NO_COLOR and TERM; auto: only a terminal that is not dumb. Results never are. */
+gboolean lmt_log_use_color (int fd);
 void lmt_log_set_json (gboolean json);
 /* The one line of a failed command: `lmtrace: TEXT`. */
 void lmt_log_failure (const char *text);
@@ -23,7 +26,8 @@ void lmt_log_failure (const char *text);
 void lmt_log_set_hooks (void (*before) (void), void (*after) (void));
 
 /**
- * LmtWarnings: at most ten shown of a kind, the rest counted; also the `warnings` of a JSON envelope. Kinds are static words (`malformed`).
+ * LmtWarnings: at most ten shown of a kind, the rest counted; also the `warnings` of a JSON envelope. Kinds are words (`malformed`).
+ * Any thread may add. A NULL @warnings shows and counts nothing.
  */
 typedef struct _LmtWarnings LmtWarnings;
 LmtWarnings *lmt_warnings_new (void);

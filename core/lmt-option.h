@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lmt-error.h"
+#include "lmt-log.h"
 
 G_BEGIN_DECLS
 
@@ -108,7 +109,8 @@ void lmt_options_foreach (const LmtOptions *options, void (*func) (const LmtOpti
  * @operands: (out) (transfer full): what is no option, in order
  *
  * `--flag value`, `--flag=value`, `--`, short options, options after operands. Unknown: names the closest; an abbreviation: says
- * which option was meant. Error LMT_ERROR_OPTION.
+ * which option was meant. Error LMT_ERROR_OPTION. What a pass with @strict FALSE set is set anew by the strict pass, so that
+ * lists and counts don't double. A value that begins with `--` is given as `--flag=VALUE`.
  */
 gboolean lmt_options_parse_argv (LmtOptions *options, const char *const *argv, gboolean strict, char ***operands, GError **error);
 
@@ -118,16 +120,28 @@ gboolean lmt_options_parse_key_file (LmtOptions *options, GKeyFile *file, const 
 /**
  * lmt_options_parse_json:
  * @object_text: text of a JSON object; @skip: (nullable): keys the caller reads itself, NULL-terminated
- * @prefix: put in front of each message (`--l2-adapter #1 ('fs'): `)
+ * @prefix: put in front of each message (`--l2-adapter #1 ('fs')`); `: ` is added unless it ends in a blank
  *
  * Unknown keys, repeated keys, wrong types, values out of range and absent required keys are errors:
- * `PREFIXNAME: KEY: expected X, found Y`, unknown ones with the nearest known key.
+ * `PREFIX: KEY: expected X, found Y`, unknown ones with the nearest known key.
  */
 gboolean lmt_options_parse_json (LmtOptions *options, const char *object_text, const char *const *skip, const char *prefix,
                                  GError **error);
 
+/* LMT_ERROR_OPTION names the first required option that no line, file or environment set. */
+gboolean lmt_options_check_required (const LmtOptions *options, GError **error);
+/* `--flag: accepted for LMCache's sake, has no effect here`, once for each such option that was given another value than its default. */
+void lmt_options_warn_no_effect (const LmtOptions *options, LmtWarnings *warnings);
+
 /* `--help` of the tables: grouped, 80 columns, with unit, default and range. (transfer full) */
 char *lmt_options_help (const LmtOptions *options);
+/* What help, man page and completion are made of: `-q, --quiet`, `--[no-]lazy`, `--json[=PATH]`, `--size SIZE`. (transfer full) */
+char *lmt_option_spelling (const LmtOption *row);
+/* The help text with choices, range, default in parentheses. (transfer full) */
+char *lmt_option_explanation (const LmtOption *row);
+const char *lmt_option_group (const LmtOption *row);
+/* Text from @column on, broken at blanks before column 80, further lines indented; ends in a newline. */
+void lmt_help_append_wrapped (GString *out, const char *text, guint indent, guint column);
 
 /* -------- values (cli.md 8.6): strict; the error names the accepted form and the range -------- */
 gboolean lmt_parse_int (const char *text, gint64 *value, GError **error);

@@ -7,9 +7,10 @@ G_BEGIN_DECLS
 
 /**
  * LmtStats: one distribution of durations in ns: exact samples up to a cap, then log-linear buckets. One owner, no lock; merge at
- * the end. Memory: LMT_STATS_EXACT_MAX x 8 bytes, then a fixed 16 KiB or so. Never allocates in lmt_stats_add() once
+ * the end. Memory: grows to LMT_STATS_EXACT_MAX x 8 bytes (512 KiB), then a fixed 57 KiB of buckets. Never allocates in lmt_stats_add() once
  * lmt_stats_reserve() was called.
- * Error of a bucketed percentile: at most 1/256 of the value (64 x 2 linear steps an octave, middle of the step given).
+ * Error of a bucketed percentile: at most 1/256 of the value (128 linear steps an octave, middle of the step given); smallest and
+ * largest stay exact.
  */
 typedef struct _LmtStats LmtStats;
 
@@ -31,6 +32,9 @@ typedef enum
   LMT_RANK_NEAREST, /* ceil(p*n/100) - 1 */
   LMT_RANK_FLOOR,   /* min (n-1, floor (p*n/100)): LMCache 0.5.6 */
 } LmtRank;
+
+/* The index both rules give into @count sorted samples; what lmt_stats_percentile() uses. */
+guint64 lmt_stats_rank_index (guint64 count, guint per_mille, LmtRank rank);
 
 /* @per_mille: 500 = p50, 990 = p99, 999 = p99.9. Empty: 0. Sorts in place on first use after an add. */
 gint64 lmt_stats_percentile (LmtStats *stats, guint per_mille, LmtRank rank);
