@@ -439,7 +439,8 @@ lmt_key_table_new (void)
   table->buckets = g_new0 (Bucket, table->mask + 1);
   words_init (&table->models);
   words_init (&table->salts);
-  WORD (&table->salts, words_find (&table->salts, "", 0, TRUE))->refs = 1; /* number 0, for good */
+  guint32 empty = words_find (&table->salts, "", 0, TRUE); /* number 0, for good */
+  WORD (&table->salts, empty)->refs = 1;
   return table;
 }
 
