@@ -100,7 +100,7 @@ scan_dir (LmtRegistry *registry, const char *dir)
     if (g_str_has_suffix (name, ".so"))
       g_ptr_array_add (names, g_strdup (name));
   /* A folder's order on disk is nobody's choice: who wins a clash must not depend on it. */
-  g_ptr_array_sort_values (names, (GCompareFunc)strcmp);
+  g_ptr_array_sort (names, compare_names);
   for (guint i = 0; i < names->len; i++)
     {
       g_autofree char *path = g_build_filename (dir, names->pdata[i], NULL);
