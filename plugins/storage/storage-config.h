@@ -15,7 +15,7 @@ typedef struct
   /* cli.md 5 */
   char **l1_manager;
   double l1_size_gb;
-  guint64 l1_size;
+  char *l1_size; /* text: the unit is required */
   guint32 l1_use_lazy;
   gint64 l1_init_size_gb;
   guint64 l1_align_bytes;

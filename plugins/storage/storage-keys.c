@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage-keys.h"
+
+#include "storage-codecs.h"
+
+void
+sm_key_reader_init (SmKeyReader *reader, LmtKeyTable *table)
+{
+  memset (reader, 0, sizeof *reader);
+  reader->table = table;
+}
+
+static void
+release (SmKeyReader *reader, LmtKey **keys, guint from, guint n)
+{
+  for (guint i = from; i < n; i++)
+    lmt_key_unref (reader->table, keys[i]);
+}
+
+void
+sm_key_reader_clear (SmKeyReader *reader)
+{
+  release (reader, reader->keys, 0, reader->n_keys);
+  release (reader, reader->previous, 0, reader->n_previous);
+  g_free (reader->keys);
+  g_free (reader->previous);
+  g_free (reader->lists);
+  memset (reader, 0, sizeof *reader);
+}
+
+void
+sm_key_reader_begin (SmKeyReader *reader)
+{
+  LmtKey **keys = reader->previous;
+  guint max = reader->max_previous;
+  reader->previous = reader->keys;
+  reader->max_previous = reader->max_keys;
+  reader->n_previous = reader->n_keys;
+  reader->keys = keys;
+  reader->max_keys = max;
+  reader->n_keys = 0;
+  reader->n_lists = 0;
+  reader->hint = 0;
+}
+
+void
+sm_key_reader_end (SmKeyReader *reader, gboolean keep)
+{
+  release (reader, reader->previous, 0, reader->n_previous);
+  reader->n_previous = 0;
+  if (keep)
+    return;
+  release (reader, reader->keys, 0, reader->n_keys);
+  reader->n_keys = 0;
+  reader->n_lists = 0;
+}
+
+/* Big-endian loads: msgpack's byte order. */
+static inline guint64
+load_be (const guint8 *p, guint bytes)
+{
+  guint64 v = 0;
+  for (guint i = 0; i < bytes; i++)
+    v = v << 8 | p[i];
+  return v;
+}
+
+/* An integer in any of its forms; NULL: something else, or cut. */
+static inline const guint8 *
+fast_int (const guint8 *p, const guint8 *end, guint64 *value)
+{
+  if (G_UNLIKELY (p >= end))
+    return NULL;
+  guint8 head = *p++;
+  if (head < 0x80)
+    {
+      *value = head;
+      return p;
+    }
+  if (head < 0xcc || head > 0xcf)
+    return NULL; /* negative: the general way judges it */
+  guint bytes = 1u << (head - 0xcc);
+  if (G_UNLIKELY ((gsize)(end - p) < bytes))
+    return NULL;
+  *value = load_be (p, bytes);
+  return p + bytes;
+}
+
+#define RUN_HEAD "\x82\xa5__t__\xa9ObjectKey\xa1v"
+#define RUN_HASH                                                                                                                 \
+  "\xaa"                                                                                                                         \
+  "chunk_hash\xc4"
+#define RUN_MODEL                                                                                                                \
+  "\xaa"                                                                                                                         \
+  "model_name"
+#define RUN_RANK "\xa7kv_rank"
+#define RUN_GROUP                                                                                                                \
+  "\xaf"                                                                                                                         \
+  "object_group_id"
+enum
+{
+  HEAD_BYTES = sizeof (RUN_HEAD) - 1,
+  HASH_BYTES = sizeof (RUN_HASH) - 1,
+  MODEL_BYTES = sizeof (RUN_MODEL) - 1,
+  RANK_BYTES = sizeof (RUN_RANK) - 1,
+  GROUP_BYTES = sizeof (RUN_GROUP) - 1,
+};
+
+gboolean
+sm_object_key_fast (LmtCursor *cursor, LmtKeyFields *fields, gboolean *has_group)
+{
+  const guint8 *p = cursor->pos;
+  const guint8 *end = cursor->end;
+  if (end - p < HEAD_BYTES + 1 + HASH_BYTES + 1 || memcmp (p, RUN_HEAD, HEAD_BYTES) != 0)
+    return FALSE;
+  p += HEAD_BYTES;
+  guint8 members = *p++;
+  if ((members != 0x84 && members != 0x83) || memcmp (p, RUN_HASH, HASH_BYTES) != 0)
+    return FALSE;
+  p += HASH_BYTES;
+  guint32 hash_len = *p++;
+  if (end - p < (gssize)hash_len + MODEL_BYTES + 1)
+    return FALSE;
+  fields->hash = p;
+  fields->hash_len = hash_len;
+  p += hash_len;
+  if (memcmp (p, RUN_MODEL, MODEL_BYTES) != 0)
+    return FALSE;
+  p += MODEL_BYTES;
+  guint32 model_len;
+  if ((*p & 0xe0) == 0xa0)
+    model_len = *p++ & 0x1f;
+  else if (*p == 0xd9 && end - p >= 2)
+    {
+      model_len = p[1];
+      p += 2;
+    }
+  else
+    return FALSE;
+  if (end - p < (gssize)model_len + RANK_BYTES)
+    return FALSE;
+  fields->model = (const char *)p;
+  fields->model_len = model_len;
+  p += model_len;
+  if (memcmp (p, RUN_RANK, RANK_BYTES) != 0)
+    return FALSE;
+  p = fast_int (p + RANK_BYTES, end, &fields->rank);
+  if (p == NULL)
+    return FALSE;
+  guint64 group = 0;
+  if (members == 0x84)
+    {
+      if (end - p < GROUP_BYTES || memcmp (p, RUN_GROUP, GROUP_BYTES) != 0)
+        return FALSE;
+      p = fast_int (p + GROUP_BYTES, end, &group);
+      if (p == NULL || group > G_MAXUINT32)
+        return FALSE;
+    }
+  fields->group = (guint32)group;
+  *has_group = members == 0x84;
+  cursor->pos = p;
+  return TRUE;
+}
+
+static void
+take (SmKeyReader *reader, const LmtKeyFields *fields)
+{
+  if (G_UNLIKELY (reader->n_keys == reader->max_keys))
+    {
+      reader->max_keys = MAX (64, reader->max_keys * 2);
+      reader->keys = g_renew (LmtKey *, reader->keys, reader->max_keys);
+    }
+  /* reserve, finish, enter, exit: the same list comes several times in a row. */
+  guint i = reader->n_keys;
+  if (i < reader->n_previous)
+    {
+      LmtKey *key = reader->previous[i];
+      const LmtKeyFields *f = &key->fields;
+      if (f->hash_len == fields->hash_len && f->rank == fields->rank && f->group == fields->group
+          && f->model_len == fields->model_len && f->salt_len == fields->salt_len
+          && memcmp (f->hash, fields->hash, fields->hash_len) == 0 && memcmp (f->model, fields->model, fields->model_len) == 0
+          && (fields->salt_len == 0 || memcmp (f->salt, fields->salt, fields->salt_len) == 0))
+        {
+          reader->keys[reader->n_keys++] = lmt_key_ref (key);
+          return;
+        }
+    }
+  reader->keys[reader->n_keys++] = lmt_key_table_intern (reader->table, fields);
+}
+
+/* Name without @? The last good one is remembered: a trace has few. */
+static inline gboolean
+model_is_good (SmKeyReader *reader, const LmtKeyFields *fields)
+{
+  if (fields->model_len == reader->model_len && memcmp (fields->model, reader->model, reader->model_len) == 0)
+    return TRUE;
+  if (memchr (fields->model, '@', fields->model_len) != NULL)
+    return FALSE;
+  if (fields->model_len <= sizeof reader->model)
+    {
+      memcpy (reader->model, fields->model, fields->model_len);
+      reader->model_len = fields->model_len;
+    }
+  return TRUE;
+}
+
+/* Elements of a list from @cursor on, all in their usual bytes. Nothing stays if one isn't. */
+static gboolean
+read_fast (SmKeyReader *reader, LmtCursor *cursor, guint32 n, SmKeyList *list)
+{
+  LmtKeyFields fields = { .struct_size = sizeof fields, .salt = "" };
+  list->first = reader->n_keys;
+  list->n = n;
+  list->n_grouped = list->n_salted = 0;
+  for (guint32 i = 0; i < n; i++)
+    {
+      gboolean has_group = FALSE;
+      if (!sm_object_key_fast (cursor, &fields, &has_group) || !model_is_good (reader, &fields))
+        {
+          release (reader, reader->keys, list->first, reader->n_keys);
+          reader->n_keys = list->first;
+          return FALSE;
+        }
+      list->n_grouped += has_group;
+      take (reader, &fields);
+    }
+  return TRUE;
+}
+
+static void
+remember (SmKeyReader *reader, const SmKeyList *list)
+{
+  if (reader->n_lists == reader->max_lists)
+    {
+      reader->max_lists = MAX (16, reader->max_lists * 2);
+      reader->lists = g_renew (SmKeyList, reader->lists, reader->max_lists);
+    }
+  reader->lists[reader->n_lists++] = *list;
+}
+
+/* Lists are remembered in the order of their bytes and asked for in the same: the hint nearly always hits. */
+static const SmKeyList *
+recall (SmKeyReader *reader, const guint8 *start)
+{
+  if (reader->hint < reader->n_lists && reader->lists[reader->hint].start == start)
+    return &reader->lists[reader->hint++];
+  guint low = 0, high = reader->n_lists;
+  while (low < high)
+    {
+      guint mid = (low + high) / 2;
+      if (reader->lists[mid].start < start)
+        low = mid + 1;
+      else
+        high = mid;
+    }
+  if (low == reader->n_lists || reader->lists[low].start != start)
+    return NULL;
+  reader->hint = low + 1;
+  return &reader->lists[low];
+}
+
+/* May a list be remembered here? Only behind the last one, so that the array stays sorted. */
+static gboolean
+is_behind_last (const SmKeyReader *reader, const guint8 *start)
+{
+  return reader->n_lists == 0 || reader->lists[reader->n_lists - 1].start < start;
+}
+
+gboolean
+sm_key_reader_skip (SmKeyReader *reader, LmtCursor *cursor)
+{
+  LmtToken token;
+  for (guint64 left = 1; left > 0; left--)
+    {
+      const guint8 *start = cursor->pos;
+      switch (lmt_cursor_next (cursor, &token))
+        {
+        case LMT_TYPE_NONE:
+        case LMT_TYPE_ERROR:
+          return FALSE;
+        case LMT_TYPE_MAP:
+          left += (guint64)token.count * 2;
+          break;
+        case LMT_TYPE_ARRAY:
+          if (cursor->end - cursor->pos > HEAD_BYTES && memcmp (cursor->pos, RUN_HEAD, HEAD_BYTES) == 0)
+            {
+              const SmKeyList *known = recall (reader, start);
+              SmKeyList list = { .start = start };
+              LmtCursor ahead = *cursor;
+              if (known != NULL)
+                {
+                  cursor->pos = known->end;
+                  reader->hint = (guint)(known - reader->lists); /* this was no use of the list */
+                  break;
+                }
+              if (is_behind_last (reader, start) && read_fast (reader, &ahead, token.count, &list))
+                {
+                  list.end = cursor->pos = ahead.pos;
+                  remember (reader, &list);
+                  break;
+                }
+            }
+          left += token.count;
+          break;
+        default:
+          break;
+        }
+    }
+  return TRUE;
+}
+
+static gboolean
+read_slow (SmKeyReader *reader, LmtCursor *cursor, guint32 n, const char *where, SmKeyList *list, LmtFault *fault)
+{
+  list->first = reader->n_keys;
+  list->n = n;
+  list->n_grouped = list->n_salted = 0;
+  for (guint32 i = 0; i < n; i++)
+    {
+      LmtKeyFields fields = { .struct_size = sizeof fields, .salt = "" };
+      gboolean has_group = FALSE;
+      if (sm_object_key_fast (cursor, &fields, &has_group) && model_is_good (reader, &fields))
+        {
+          list->n_grouped += has_group;
+          take (reader, &fields);
+          continue;
+        }
+      LmtSpan payload;
+      SmObjectKey key;
+      gboolean ok = sm_expect_tag (cursor, "ObjectKey", &payload, NULL, "keys holds something else than ObjectKey", fault);
+      if (ok)
+        {
+          LmtCursor inner = sm_cursor (payload);
+          ok = sm_read_object_key (&inner, &key, fault);
+        }
+      if (!ok)
+        {
+          fault->where = where;
+          fault->index = i;
+          return FALSE;
+        }
+      list->n_grouped += key.has_group;
+      list->n_salted += key.has_salt;
+      take (reader, &key.fields);
+    }
+  return TRUE;
+}
+
+gboolean
+sm_key_reader_read (SmKeyReader *reader, LmtSpan value, const char *where, const char *not_array, SmKeyList *list,
+                    LmtFault *fault)
+{
+  const SmKeyList *known = recall (reader, value.data);
+  if (known != NULL)
+    {
+      *list = *known;
+      return TRUE;
+    }
+  LmtCursor cursor = sm_cursor (value);
+  guint32 n;
+  if (!sm_enter_array (&cursor, &n, NULL, not_array, fault))
+    return FALSE;
+  return read_slow (reader, &cursor, n, where, list, fault);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <lmtrace/lmt-cursor.h>
+#include <lmtrace/lmt-key.h>
+
+G_BEGIN_DECLS
+
+/**
+ * SmKeyReader: lists of tagged ObjectKeys -> interned keys. The hot path of a replay: an ObjectKey as LMCache writes it is
+ * recognised by comparing fixed runs of bytes; anything else goes the general way, with the same result.
+ *
+ * A list is read where a walk first meets it and remembered by its place, so that the walk over the members of a map and the
+ * reading of one of them are one pass. Keys of a record are held until the next sm_key_reader_begin(); those of the record before
+ * are given back by sm_key_reader_end(), after the new ones were taken: keys that stay in use never leave the table.
+ */
+typedef struct _SmKeyReader SmKeyReader;
+
+typedef struct
+{
+  const guint8 *start;
+  const guint8 *end;
+  guint32 first;
+  guint32 n;
+  guint32 n_grouped;
+  guint32 n_salted;
+} SmKeyList;
+
+struct _SmKeyReader
+{
+  LmtKeyTable *table;
+  LmtKey **keys; /* of this record */
+  LmtKey **previous;
+  SmKeyList *lists;
+  guint n_keys, max_keys;
+  guint n_previous, max_previous;
+  guint n_lists, max_lists;
+  guint hint;
+  guint model_len; /* of the last name found free of @ */
+  char model[256];
+};
+
+void sm_key_reader_init (SmKeyReader *reader, LmtKeyTable *table);
+void sm_key_reader_clear (SmKeyReader *reader);
+void sm_key_reader_begin (SmKeyReader *reader);
+void sm_key_reader_end (SmKeyReader *reader, gboolean keep);
+
+/* Steps over one value; key lists in it are read on the way. FALSE: broken bytes. */
+gboolean sm_key_reader_skip (SmKeyReader *reader, LmtCursor *cursor);
+/* The value at @value is a list of ObjectKeys. @where: place with one %u. @not_array: the reason if it is no list. */
+gboolean sm_key_reader_read (SmKeyReader *reader, LmtSpan value, const char *where, const char *not_array, SmKeyList *list,
+                             LmtFault *fault);
+/* One ObjectKey in its usual bytes. FALSE: unusual, cursor unmoved. */
+gboolean sm_object_key_fast (LmtCursor *cursor, LmtKeyFields *fields, gboolean *has_group);
+
+G_END_DECLS
