@@ -274,9 +274,8 @@ set_missing (LmtRegistry *registry, LmtEntryKind kind, const char *name, const c
   static const int codes[LMT_ENTRY_N_KINDS] = {
     [LMT_ENTRY_LEVEL] = LMT_ERROR_NO_LEVEL, [LMT_ENTRY_L2] = LMT_ERROR_NO_ADAPTER, [LMT_ENTRY_COMMAND] = LMT_ERROR_NO_COMMAND
   };
-  static const char *const formats[LMT_ENTRY_N_KINDS] = { [LMT_ENTRY_LEVEL] = "unknown level '%s'",
-                                                          [LMT_ENTRY_L2] = "unknown adapter type '%s'",
-                                                          [LMT_ENTRY_COMMAND] = "unknown command '%s'" };
+  static const char *const nouns[LMT_ENTRY_N_KINDS]
+      = { [LMT_ENTRY_LEVEL] = "level", [LMT_ENTRY_L2] = "adapter type", [LMT_ENTRY_COMMAND] = "command" };
   g_autoptr (GString) text = g_string_new (NULL);
   g_autofree const char **known = list_names (registry, kind);
   g_auto (GStrv) dirs = lmt_registry_get_dirs (registry);
@@ -287,7 +286,7 @@ set_missing (LmtRegistry *registry, LmtEntryKind kind, const char *name, const c
   for (char *p = shown; *p != '\0'; p++)
     if (g_ascii_iscntrl (*p))
       *p = '?';
-  g_string_append_printf (text, formats[kind], shown);
+  g_string_append_printf (text, "unknown %s '%s'", nouns[kind], shown);
   for (guint i = 0; i < registry->plugins->len; i++)
     {
       LmtPluginInfo *info = registry->plugins->pdata[i];

@@ -17,7 +17,8 @@ G_DECLARE_FINAL_TYPE (LmtReplay, lmt_replay, LMT, REPLAY, GObject)
 
 /**
  * LmtReplaySink: told of each record (--verbose, --jsonl-out). Called on the loop's thread; NULL costs nothing.
- * A record whose call goes on is told when its completion is known or the drain ended (@in_order: held back so that lines stay in order).
+ * A record whose call goes on is told when its completion is known or the drain ended . With in_order it is told
+ * when the call returns, with the completion if that is known by then: always so in settled runs. Nothing is held back for others.
  */
 typedef struct
 {
@@ -83,15 +84,24 @@ typedef struct
 LmtReplay *lmt_replay_new (LmtRegistry *registry, const LmtLevelOps *level);
 const LmtLevelOps *lmt_replay_get_level (LmtReplay *replay);
 void lmt_replay_set_sink (LmtReplay *replay, LmtReplaySinkFunc func, gpointer user_data);
-/* At most ten times a second. */
+/* At most ten times a second, and at once when a signal came. */
 typedef void (*LmtReplayProgressFunc) (LmtReplay *replay, LmtReader *reader, guint64 done, gint64 lag_ns, gpointer user_data);
 void lmt_replay_set_progress (LmtReplay *replay, LmtReplayProgressFunc func, gpointer user_data);
-/* Told of every fault of a record (skipped: once per qualname; undecodable, failed, mismatch). */
+/* For levels that sleep in wait(): shows progress if it is time. Costs a look at the clock. */
+void lmt_replay_tick (LmtReplay *replay);
+/* Told of every fault of a record (skipped: once per qualname; undecodable, failed, mismatch). @fault: number and offset are the
+ * record's in its file; @error: (nullable): what the handler said. */
 typedef void (*LmtReplayFaultFunc) (guint32 status, const LmtFault *fault, const char *error, gpointer user_data);
 void lmt_replay_set_fault_func (LmtReplay *replay, LmtReplayFaultFunc func, gpointer user_data);
 
 /**
- * lmt_replay_run: replays one file whose header was read. May be called again for the next file: figures add up.
+ * lmt_replay_run: replays one file whose header was read: wait, select, call, then the level's finish(). The session was configured and
+ * started by the caller, who frees it. May be called again for the next file with its own session: figures add up, the origin of
+ * pacing and the numbers begin anew.
+ * Rounds: --loop N goes through the file N times; numbers and recorded time go on.
+ * Interrupts: looked at before each record; the rest of a file that can be rewound is counted, not replayed, until the second one.
+ * Threads: the caller's. Cost per record: no allocation once each qualname was met; two looks at the clock if the handler gives no
+ * times, else one.
  * Errors: only a read error or a rewind that failed; what a record does is in the figures.
  */
 gboolean lmt_replay_run (LmtReplay *replay, LmtReader *reader, gpointer session, const LmtReplayPlan *plan, GError **error);
