@@ -34,9 +34,19 @@ const LmtL2Eviction *lmt_l2_config_get_eviction (const LmtL2Config *config);
 /* `fs:base_path=/x,depth=32` -> JSON object text. (transfer full) */
 char *lmt_l2_short_form_to_json (LmtRegistry *registry, const char *text, GError **error);
 
+/* For the adapter check: the argument with its capacity key set to @bytes. (transfer full) (nullable): the adapter has no such
+ * key */
+char *lmt_l2_config_with_capacity (const LmtL2Config *config, guint64 bytes);
+/* Bytes the configuration allows, 0 = none: the option flagged LMT_OPTION_CAPACITY. */
+guint64 lmt_l2_config_get_capacity (const LmtL2Config *config);
+gboolean lmt_l2_config_get_shared (const LmtL2Config *config);
+gboolean lmt_l2_config_get_persist (const LmtL2Config *config);
+guint lmt_l2_config_get_number (const LmtL2Config *config);
+const LmtL2Ops *lmt_l2_config_get_ops (const LmtL2Config *config);
+
 /**
- * LmtL2: an open adapter with the layer above it: tasks over objects. One driving thread; completions may come from others, they are
- * handed over in lmt_l2_reap().
+ * LmtL2: an open adapter with the layer above it: tasks over objects. One driving thread; completions may come from others, they
+ * are handed over in lmt_l2_reap().
  */
 typedef struct _LmtL2 LmtL2;
 
@@ -55,18 +65,21 @@ typedef struct
   guint64 capacity_override; /* check-adapter: 0 = the configuration's */
 } LmtL2Params;
 
-/* Opens, registers memory, scans. Events of the scan (STORED, oldest first) go to the event func set by the first
- * lmt_l2_set_event_func(). */
+/* Opens, registers memory, scans. @config is borrowed until lmt_l2_free(). Events of the scan (STORED, oldest first) go to the
+ * event func set by the first lmt_l2_set_event_func(). */
 LmtL2 *lmt_l2_open (LmtL2Config *config, const LmtL2Params *params, GError **error);
-/* Drains up to @deadline_ns (host clock), cancels what is left, closes. Returns how many ios were abandoned. */
+/* No task is accepted any more (CLOSED); drains for up to @timeout_ns (below 0: as
+ * long as the adapter's configuration says, 30 s by default), cancels what is left, closes. Returns how many operations were
+ * abandoned. Afterwards no buffer is touched; tasks that are not handed back yet still come out of lmt_l2_reap(). Twice: 0. */
 guint lmt_l2_close (LmtL2 *l2, gint64 timeout_ns);
 void lmt_l2_free (LmtL2 *l2);
 
 /**
- * LmtL2Task: a batch of object operations; the caller's memory until it is handed back. n keys; a key named twice is one operation.
- * @buffers: STORE, LOAD: address per key (NULL array: sizes only). @sizes: STORE, LOAD: bytes; LOOKUP: expected bytes or 0
- * out: @codes per key (LmtL2Code; OK and PRESENT are bits set), @bytes newly written or loaded, @done_ns
- * The layer keeps no reference on keys: the caller holds them.
+ * LmtL2Task: a batch of object operations; the caller's memory until it is handed back. n keys; a key named twice is one
+ * operation.
+ * @buffers: STORE, LOAD: address per key (NULL array: sizes only). @sizes: STORE, LOAD: bytes; LOOKUP: expected bytes or 0, or
+ * NULL out: @codes per key (LmtL2Code; OK and PRESENT are bits set), @bytes newly written or loaded, @done_ns The layer keeps no
+ * reference on keys: the caller holds them.
  */
 typedef struct _LmtL2Task LmtL2Task;
 struct _LmtL2Task
@@ -95,11 +108,30 @@ gboolean lmt_l2_submit (LmtL2 *l2, LmtL2Task *task, LmtL2Code *refused);
 void lmt_l2_flush (LmtL2 *l2);
 /* Next finished task in the order in which they finished, or NULL. Its events were given just before. Never blocks. */
 LmtL2Task *lmt_l2_reap (LmtL2 *l2);
+/**
+ * lmt_l2_take:
+ * Hands over this very task if it has finished, whatever finished before it; FALSE: not yet. For drivers that hand over in an
+ * order of their own (the settled one: by id). Operations on one key are kept in the order of submission and a task holds its
+ * keys until it is handed over, and usage, presence, locks and events change at that moment only: so what comes out depends on
+ * the order of submits and hand-overs, never on how fast the adapter was. Take tasks of equal keys in their order, or they wait
+ * for each other.
+ */
+gboolean lmt_l2_take (LmtL2 *l2, LmtL2Task *task);
+/* Collects what the adapter finished and submits what waits, without handing anything over. */
+void lmt_l2_pump (LmtL2 *l2);
+/* Descriptor that becomes readable when a task of @kind (STORE, LOOKUP, LOAD) finishes, seen by lmt_l2_pump(); made when asked
+ * for, read by the caller (8 bytes, an eventfd). -1: none to be had. Only checks need it: a driver waits on lmt_l2_get_fd(). */
+int lmt_l2_get_event_fd (LmtL2 *l2, guint32 kind);
 /* One lock less per mention; unknown keys: nothing. */
 void lmt_l2_unlock (LmtL2 *l2, LmtKey *const *keys, guint n);
 guint lmt_l2_get_locks (LmtL2 *l2, const LmtKey *key);
 
-typedef enum { LMT_L2_STORED, LMT_L2_ACCESSED, LMT_L2_DELETED } LmtL2EventKind;
+typedef enum
+{
+  LMT_L2_STORED,
+  LMT_L2_ACCESSED,
+  LMT_L2_DELETED
+} LmtL2EventKind;
 /* In key order, one event a task. STORED: newly written only. */
 typedef void (*LmtL2EventFunc) (gpointer data, LmtL2EventKind kind, LmtKey *const *keys, const guint64 *sizes, guint n);
 void lmt_l2_set_event_func (LmtL2 *l2, LmtL2EventFunc func, gpointer data);
@@ -130,12 +162,16 @@ typedef struct
   guint64 bytes[LMT_L2_N_KINDS];
   guint64 protocol_errors; /* io handed back twice, never submitted, after close */
   guint depth_max;
-  double depth_mean;    /* time-weighted while anything was in flight */
-  gint64 busy_ns;       /* something was in flight */
+  double depth_mean;                 /* time-weighted while anything was in flight */
+  gint64 busy_ns;                    /* something was in flight */
   LmtStats *service[LMT_L2_N_KINDS]; /* io submit (or service start) to reap */
   LmtStats *queue[LMT_L2_N_KINDS];   /* task submit to io submit */
 } LmtL2Figures;
 const LmtL2Figures *lmt_l2_get_figures (LmtL2 *l2);
+
+/* Each operation of the adapter as it comes back: the io with its out members, times of the host clock. No cost while unset. */
+typedef void (*LmtL2ObserveFunc) (gpointer data, const LmtL2Io *io, gint64 submit_ns, gint64 done_ns);
+void lmt_l2_set_observer (LmtL2 *l2, LmtL2ObserveFunc func, gpointer data);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LmtL2Config, lmt_l2_config_free)
 

@@ -25,7 +25,10 @@ typedef enum
   LMT_L2_CLOSED = 10,
   LMT_L2_PRESENT = 11, /* store: was there already; counts as success */
 } LmtL2Code;
-enum { LMT_L2_N_CODES = 12 };
+enum
+{
+  LMT_L2_N_CODES = 12
+};
 const char *lmt_l2_code_name (guint32 code); /* "ok", "not-found", "io", … */
 
 typedef enum
@@ -35,7 +38,10 @@ typedef enum
   LMT_L2_LOOKUP = 2,
   LMT_L2_DELETE = 3,
 } LmtL2Kind;
-enum { LMT_L2_N_KINDS = 4 };
+enum
+{
+  LMT_L2_N_KINDS = 4
+};
 const char *lmt_l2_kind_name (guint32 kind);
 
 /* What submit says. */
@@ -66,8 +72,17 @@ enum
   LMT_L2_CAP_REGISTER_MEMORY = 1 << 7,
 };
 
+/* LmtL2Info.flags */
+enum
+{
+  LMT_L2_INFO_NO_WIRE = 1 << 0, /* the plugin never reads LmtL2Key.wire: it may stay NULL and is not made */
+  LMT_L2_INFO_NO_FILE = 1 << 1, /* the same for LmtL2Key.file */
+  LMT_L2_INFO_NO_SCAN = 1 << 2, /* what lies there is not looked at: usage counts from the start of the run, and says so */
+};
+
 /**
- * LmtL2Key: key of an io, ready-made in each form; all strings NUL-terminated, alive until the io is reaped.
+ * LmtL2Key: key of an io, ready-made in each form; all strings NUL-terminated, alive until the io is reaped. @wire and @file are
+ * made on the first operation of a key and kept with it; a plugin that needs none says so in LmtL2Info.flags and saves the time.
  */
 typedef struct
 {
@@ -99,10 +114,10 @@ typedef struct
   guint64 expected_bytes; /* LOOKUP: size the object should have, 0 = unknown */
   gint64 deadline_ns;     /* host clock; 0 = none */
   /* out */
-  guint32 code;         /* LmtL2Code */
-  gint32 os_error;      /* errno or device status, 0 = none */
-  guint64 done_bytes;   /* moved */
-  guint64 object_bytes; /* size of the object on the medium */
+  guint32 code;            /* LmtL2Code */
+  gint32 os_error;         /* errno or device status, 0 = none */
+  guint64 done_bytes;      /* moved */
+  guint64 object_bytes;    /* size of the object on the medium */
   gint64 service_start_ns; /* host clock; 0 = unknown */
   guint64 plugin[4];       /* scratch words of the plugin */
   guint64 core[4];         /* the core's own */
@@ -113,7 +128,8 @@ typedef struct _LmtL2Queue LmtL2Queue;
 /**
  * LmtL2Host: what the core gives a handle; lives as long as it.
  * @now_ns: the injected clock: the only one a plugin models with
- * @message: (kind, text): ten of a kind are shown, the rest counted. Any thread
+ * @message: (kind, text): ten of a kind are shown, the rest counted. Any thread. A kind that begins with "info" is an info line,
+ *   any other a warning. Text begins with the adapter's type: `fs: /data/kv: …`
  * @may_destroy: TRUE if the user named this very target with --yes-destroy
  * @open_inner: a whole adapter by its JSON, with the same calls: for wrappers. (out): ops, handle, info
  */
@@ -128,12 +144,13 @@ struct _LmtL2Host
   gint64 (*now_ns) (gpointer data);
   void (*message) (gpointer data, const char *kind, const char *text);
   gboolean (*may_destroy) (gpointer data, const char *target);
-  gboolean (*open_inner) (gpointer data, const char *json, const LmtL2Ops **ops, gpointer *handle, LmtL2Info *info, GError **error);
+  gboolean (*open_inner) (gpointer data, const char *json, const LmtL2Ops **ops, gpointer *handle, LmtL2Info *info,
+                          GError **error);
   /* common keys of the adapter's configuration */
   guint32 shared;
   guint32 persist_enabled;
-  guint32 eviction; /* one is configured */
-  guint32 data_wanted; /* FALSE: buffers are NULL, sizes only */
+  guint32 eviction;             /* one is configured */
+  guint32 data_wanted;          /* FALSE: buffers are NULL, sizes only */
   guint64 largest_object_bytes; /* 0 = unknown */
 };
 
@@ -141,16 +158,18 @@ struct _LmtL2Info
 {
   guint32 struct_size;
   guint32 capabilities;
-  guint32 depth; /* most ios it takes */
-  guint32 reserved;
+  guint32 depth; /* most ios it takes; 0 counts as 1 */
+  guint32 flags; /* LMT_L2_INFO_… */
   guint64 buffer_align;
   guint64 length_align;
-  guint64 capacity_bytes; /* 0: the configuration's */
-  guint64 charge_bytes;   /* 0: an object costs its length */
+  guint64 capacity_bytes;  /* 0: the configuration's */
+  guint64 charge_bytes;    /* 0: an object costs its length */
+  gint64 close_timeout_ns; /* how long close may wait for what is in flight; 0: 30 s */
 };
 
 /**
- * LmtL2Visit: one object found at open. @key or @file_name.
+ * LmtL2Visit: one object found at open: its key (copied by the core), its bytes on the medium and when it was written (any clock,
+ * any order: the core sorts by time, then by file name).
  */
 typedef void (*LmtL2Visit) (gpointer data, const LmtKeyFields *key, guint64 bytes, gint64 time_ns);
 typedef void (*LmtL2AddStatus) (gpointer data, const char *key, const char *value);
@@ -171,7 +190,7 @@ struct _LmtL2Ops
   /* R. May block; acquires; fills @info. @config is filled from `options`. @type: the name or alias asked for. */
   gpointer (*open) (gconstpointer config, const char *type, const LmtL2Host *host, LmtL2Info *info, GError **error);
   void (*close) (gpointer handle); /* R. Once, after the drain or its deadline: joins its threads, touches nothing afterwards */
-  guint32 (*submit) (gpointer handle, LmtL2Io *io); /* R. LmtL2Submit; never blocks on I/O */
+  guint32 (*submit) (gpointer handle, LmtL2Io *io);              /* R. LmtL2Submit; never blocks on I/O */
   guint32 (*reap) (gpointer handle, LmtL2Io **ios, guint32 max); /* R. Never blocks */
   void (*flush) (gpointer handle);
   int (*get_fd) (gpointer handle);
@@ -180,14 +199,17 @@ struct _LmtL2Ops
   gboolean (*scan) (gpointer handle, LmtL2Visit visit, gpointer data, GError **error);
   void (*cancel) (gpointer handle, LmtL2Io *io);
   void (*status) (gpointer handle, LmtL2AddStatus add, gpointer data);
-  /* Adapter check only. @action: "truncate", "append", "remove", "debris" (returns a count of foreign entries). -1: no such thing. */
+  /* Adapter check only. @action: "truncate", "append", "remove", "debris" (returns a count of foreign entries). -1: no such
+   * thing. */
   gint64 (*tamper) (gpointer handle, const LmtL2Key *key, const char *action, guint64 bytes);
   /* Checks the filled configuration before anything is opened; no side effects. Message without the adapter's name in front. */
   gboolean (*check) (gconstpointer config, const char *type, GError **error);
 };
 
 /**
- * LmtL2Queue: bounded completion queue with an eventfd, for plugins with worker threads.
+ * LmtL2Queue: bounded completion queue with an eventfd, for plugins with worker threads. @size: at least the depth given in
+ * LmtL2Info, so that a push always finds room. The descriptor is readable while something waits. An empty queue is asked without
+ * a system call, a burst of pushes costs one.
  */
 LmtL2Queue *lmt_l2_queue_new (guint32 size);
 void lmt_l2_queue_free (LmtL2Queue *queue);
