@@ -69,8 +69,9 @@ GQuark lmt_l2_error_quark (void);
 /**
  * LmtFault:
  * @offset: start of the frame (its length prefix), in bytes from the start of the file
- * @number: number of the record (from 1), or of the frame where the frame is no record
- * @reason: (not nullable): a word or two, static: `invalid-msgpack`, `unknown tag`, …
+ * @number: number of the record (from 1), or of the frame where the frame is no record; 0 is the header's frame
+ * @length: bytes of the frame's body, or 0: not worth a mention
+ * @reason: (nullable): a word or two, static: `invalid-msgpack`, `unknown tag`, …
  * @where: (nullable): path of the value, static, at most one `%u` which @index fills: `args.keys[%u]`
  * @expected: (nullable): static
  * @found: (nullable): static; @found_n is shown behind it if @has_found_n
@@ -82,6 +83,7 @@ typedef struct
 {
   guint64 offset;
   guint64 number;
+  guint64 length;
   const char *reason;
   const char *where;
   const char *expected;
@@ -94,7 +96,7 @@ typedef struct
 
 /**
  * lmt_fault_to_string:
- * Returns: (transfer full): `record N at offset O: where: reason: expected X, found Y`, what is absent left out
+ * Returns: (transfer full): `record N at offset O (L bytes): where: reason: detail: expected X, found Y`, what is absent left out
  */
 char *lmt_fault_to_string (const LmtFault *fault);
 

@@ -28,8 +28,18 @@ typedef enum
 enum { LMT_MALFORMED_REASONS = 11 };
 
 /**
+ * LMT_READER_MAX_FRAME: longest body the reader takes unless told otherwise. The format allows 2^32 - 1; real ones have up to 20 kB.
+ * A longer one counts as a damaged length.
+ */
+#define LMT_READER_MAX_FRAME (256u * 1024 * 1024)
+
+/**
  * LmtReaderStats: what the reader met so far. All counts.
- * @tail_offset: of the length prefix where reading stopped; @resync_offset: where records go on (0: nowhere)
+ * @bytes: of whole frames, prefixes included, the header among them
+ * @zero_fill_frames: frames of length 0 that run to the end; among @malformed, one finding
+ * @tail_offset: of the length prefix where reading stopped (under `resync`: of the last damaged length)
+ * @tail_promised, @tail_available: body bytes the length says, and bytes that are there; of %LMT_TAIL_SHORT_PREFIX bytes left
+ * @resync_offset: where records go on (0: nowhere); @resync_records: how many there are, unless they are read under `resync`
  * @lost_bytes, @lost_ranges: stepped over under `resync`
  * @duration_s: largest finite t_mono, at least 0.0 (trace-format.md 3.1)
  */
@@ -53,12 +63,13 @@ typedef struct
   guint64 time_negative;
   guint64 time_backward;
   double duration_s;
-  double last_time_s;
+  double last_time_s; /* of the last record with a usable time; below 0 counts as 0 */
 } LmtReaderStats;
 
 /**
- * LmtReaderFaultFunc: called for each malformed frame and once for a tail, between two records.
- * @fault: borrowed for the call
+ * LmtReaderFaultFunc: called for each malformed frame and for each damage of the framing, between two records.
+ * @fault: borrowed for the call. number = frame, offset = its start, length = its body. Reasons: the words of
+ *   lmt_malformed_reason(); `truncated`, `corrupt`, `zero-fill`, `compressed stream ends early` for what isn't a frame
  */
 typedef void (*LmtReaderFaultFunc) (const LmtFault *fault, gpointer user_data);
 
@@ -78,6 +89,10 @@ void lmt_reader_free (LmtReader *reader);
 void lmt_reader_set_resync (LmtReader *reader, gboolean resync);
 /* Wait for more at the end, until nothing came for @idle_ns (0: for ever). */
 void lmt_reader_set_follow (LmtReader *reader, gboolean follow, gint64 idle_ns);
+/* Default %LMT_READER_MAX_FRAME. */
+void lmt_reader_set_max_frame (LmtReader *reader, guint64 bytes);
+/* A number that other than 0 ends waiting and reading like the end of the file (signals). Borrowed. */
+void lmt_reader_set_interrupts (LmtReader *reader, const volatile gint *interrupts);
 void lmt_reader_set_fault_func (LmtReader *reader, LmtReaderFaultFunc func, gpointer user_data);
 
 /**
@@ -86,7 +101,9 @@ void lmt_reader_set_fault_func (LmtReader *reader, LmtReaderFaultFunc func, gpoi
  */
 gboolean lmt_reader_read_header (LmtReader *reader, GError **error);
 LmtHeader *lmt_reader_get_header (LmtReader *reader); /* (transfer none) (nullable) */
+/* As it was given, and as it may be shown: valid UTF-8. */
 const char *lmt_reader_get_name (LmtReader *reader);
+const char *lmt_reader_get_shown_name (LmtReader *reader);
 /* Size of the file in bytes, or 0 where it can't be known (pipe); bytes consumed of it so far, for progress. */
 guint64 lmt_reader_get_size (LmtReader *reader);
 guint64 lmt_reader_get_position (LmtReader *reader);
@@ -128,6 +145,8 @@ gboolean lmt_writer_header (LmtWriter *writer, const LmtHeaderFields *fields, GE
 /* Any complete frame, prefix included: to copy one byte for byte. */
 gboolean lmt_writer_frame (LmtWriter *writer, LmtSpan frame, GError **error);
 gboolean lmt_writer_record (LmtWriter *writer, double t_mono, double t_wall, LmtSpan qualname, LmtSpan args, GError **error);
+/* Hands what is buffered to the system; ends a zstd frame, so that a killed program's file decodes up to here. */
+gboolean lmt_writer_flush (LmtWriter *writer, GError **error);
 /* Flushes, fsyncs a file, closes. Frees the writer in any case. */
 gboolean lmt_writer_close (LmtWriter *writer, GError **error);
 
