@@ -14,7 +14,12 @@ const LmtCodecOps *lmt_codec_find (LmtRegistry *registry, LmtSpan tag);
  */
 gint lmt_codec_unwrap (LmtCursor *cursor, LmtSpan *tag, LmtSpan *payload, LmtFault *fault);
 
-/* A whole value as one line of JSON, bytes as "0x…", wrappers as {"__t__": …}: for `info --records`. */
+/**
+ * lmt_value_to_json: a whole value as one line of compact JSON, for `info --records`
+ *
+ * bin as "0x…", wrappers as they stand ({"__t__":…}), ext as {"__ext__":type,"v":"0x…"}, NaN and infinity as null. Keys that are no
+ * text: numbers as digits, bin as "0x…", anything else as "0x" and its msgpack bytes.
+ */
 void lmt_value_to_json (LmtSpan value, GString *out);
 
 G_END_DECLS
