@@ -70,11 +70,40 @@ extern const LmtCommandOps cmd_version_ops;
 /* NULL-terminated: what main.c registers. */
 extern const LmtCommandOps *const cli_builtin_commands[];
 
-/* cmd-help.c: the text of `lmtrace COMMAND --help`, `lmtrace --help` (@ops NULL) and with @all every plugin's options. (transfer full) */
-char *cli_help_text (LmtRegistry *registry, const LmtCommandOps *ops, gboolean all);
-/* The short usage for a line without a command. (transfer full) */
-char *cli_usage_text (void);
-/* cmd-help.c: the table of the global options without what @ops has under the same name. (transfer full): g_free() */
+/* cli-options.c or main.c: the table of the global options without what @ops has under the same name. (transfer full): g_free() */
 LmtOption *cli_global_options_for (const LmtCommandOps *ops);
+
+/**
+ * CliLine: the options of one command, their config structs and what prepare() left. Made by cli_line_new(), in one place for running a
+ * command and for its help.
+ */
+typedef struct
+{
+  const LmtCommandOps *ops;
+  CliGlobals globals;
+  LmtOption *global_table;
+  gpointer config;
+  gpointer prepared;
+  LmtOptions *options;
+} CliLine;
+/* @words: all words but the command; prepare() looks at them. */
+CliLine *cli_line_new (LmtRegistry *registry, const LmtCommandOps *ops, const char *const *words, GError **error);
+void cli_line_free (CliLine *line);
+
+/* -------- cmd-help.c: texts. (transfer full) -------- */
+
+/* `lmtrace COMMAND --help`. */
+char *cli_help_command (const CliLine *line);
+/* `lmtrace --help`; @all: opens every plugin and shows what it offers and its options. */
+char *cli_help_general (LmtRegistry *registry, gboolean all);
+/* The short usage for a line without a command. */
+const char *cli_usage_text (void);
+
+/* cmd-list-plugins.c: everything about one plugin, for `list-plugins NAME` and `help PLUGIN`. */
+void cli_describe_plugin (LmtRegistry *registry, LmtPluginInfo *info, GString *out);
+/* (transfer none) (nullable): loaded plugin of that name. */
+LmtPluginInfo *cli_find_plugin (LmtRegistry *registry, const char *name);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (CliLine, cli_line_free)
 
 G_END_DECLS

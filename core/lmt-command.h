@@ -10,7 +10,7 @@ G_BEGIN_DECLS
 typedef struct _LmtRegistry LmtRegistry;
 
 /**
- * LmtCommandContext: what a command gets.
+ * LmtCommandContext: what a command gets. Everything is borrowed for the call. @config: filled from LmtCommandOps.options.
  * @operands: words that are no options, NULL-terminated
  * @interrupts: number of SIGINT/SIGTERM/SIGHUP seen; read it in loops
  * @table_requests: number of SIGUSR1 seen
@@ -30,6 +30,7 @@ typedef struct
   const char *progress; /* auto always never */
   guint32 quiet;
   guint32 verbose;
+  gpointer prepared; /* what prepare() left */
 } LmtCommandContext;
 
 /**
@@ -53,7 +54,7 @@ typedef struct
   const char *more_text; /* (nullable): paragraphs behind the options of --help and in the man page */
 } LmtCommandOps;
 
-/* What prepare() left for run(). */
+/* What prepare() left for run(), or NULL. It belongs to the caller, who frees it by prepared_free() after run(). */
 gpointer lmt_command_context_get_prepared (const LmtCommandContext *context);
 
 G_END_DECLS
