@@ -1,2 +1,471 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "storage-call.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "storage-session.h"
+
+#include <string.h>
+
+#define NS_PER_S G_GINT64_CONSTANT (1000000000)
+
+static void say (StorageSession *session, const char *kind, const char *format, ...) G_GNUC_PRINTF (3, 4);
+
+static void
+say (StorageSession *session, const char *kind, const char *format, ...)
+{
+  g_autofree char *text = NULL;
+  va_list arguments;
+
+  if (session->env->replay == NULL)
+    return;
+  va_start (arguments, format);
+  text = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+  lmt_replay_message (session->env->replay, kind, text);
+}
+
+/* ---------------- configure: nothing is touched ---------------- */
+
+static gboolean
+refuse (GError **error, const char *text)
+{
+  g_set_error_literal (error, LMT_ERROR, LMT_ERROR_OPTION, text);
+  return FALSE;
+}
+
+static gboolean
+check_flags (const LmtReplayEnv *env, const StorageFlags *flags, GError **error)
+{
+  if (flags->settle && flags->no_settle)
+    return refuse (error, "--settle: expected it alone, found --no-settle too");
+  if (flags->prepare || flags->prepare_only)
+    return refuse (error, flags->prepare ? "--prepare: this build cannot store objects in advance"
+                                         : "--prepare-only: this build cannot store objects in advance");
+  if (flags->bypass_l1)
+    return refuse (error, "--bypass-l1: this build always replays through L1");
+  if (flags->verify_data && g_strcmp0 (flags->payload, "zero") == 0)
+    return refuse (error,
+                   "--verify-data: expected --payload pattern, found zero: nothing tells one object's zeros from another's");
+  if (flags->state_out != NULL && env->n_headers > 1)
+    return refuse (error, "--state-out: expected one FILE, found several");
+  return TRUE;
+}
+
+static SmDriveMode
+choose_mode (const LmtReplayEnv *env, const StorageFlags *flags)
+{
+  if (flags->settle || (env->speed == 0.0 && !flags->no_settle))
+    return SM_DRIVE_SETTLED;
+  return env->speed == 1.0 ? SM_DRIVE_REAL : SM_DRIVE_ORDERED;
+}
+
+static void
+storage_free (gpointer user_data)
+{
+  StorageSession *session = user_data;
+
+  if (session == NULL)
+    return;
+  if (session->l2 != NULL)
+    for (guint i = 0; i < session->config->sm.n_l2; i++)
+      if (session->l2[i] != NULL)
+        {
+          if (!session->finished)
+            lmt_l2_close (session->l2[i], 0);
+        }
+  sm_driver_free (session->driver);
+  storage_contexts_free (session->contexts);
+  storage_locks_free (session->locks);
+  storage_prefetches_free (session->prefetches, session->keys);
+  storage_state_free (session->state);
+  g_clear_pointer (&session->sm, lmt_sm_free);
+  if (session->l2 != NULL)
+    for (guint i = 0; i < session->config->sm.n_l2; i++)
+      if (session->l2[i] != NULL)
+        lmt_l2_free (session->l2[i]);
+  g_free (session->l2);
+  g_clear_pointer (&session->decoder, sm_decoder_free);
+  g_clear_pointer (&session->keys, lmt_key_table_free);
+  storage_pool_unmap (&session->pool);
+  g_clear_pointer (&session->digest, storage_digest_free);
+  g_clear_pointer (&session->config, storage_config_free);
+  g_free (session->outcome_digest);
+  g_free (session->readable);
+  g_free (session);
+}
+
+static gpointer
+storage_configure (const LmtReplayEnv *env, GError **error)
+{
+  const StorageFlags *flags = env->config;
+  const LmtHeader *header = env->n_headers > 0 ? env->headers[0] : NULL;
+  StorageSession *session;
+
+  if (!check_flags (env, flags, error))
+    return NULL;
+  session = g_new0 (StorageSession, 1);
+  session->env = env;
+  session->flags = flags;
+  session->mode = choose_mode (env, flags);
+  session->fill_pattern = g_strcmp0 (flags->payload, "zero") != 0;
+  session->config = storage_config_new (flags, env->options, env->registry, header, NULL, error);
+  if (session->config == NULL)
+    {
+      g_free (session);
+      return NULL;
+    }
+  session->config->sm.explain_misses = TRUE;
+  session->config->sm.eviction_period_ns = NS_PER_S;
+  session->config->sm.collapse_passes = session->mode != SM_DRIVE_SETTLED;
+  session->keys = lmt_key_table_new ();
+  session->decoder = sm_decoder_new (session->keys);
+  session->contexts = storage_contexts_new (session->keys);
+  return session;
+}
+
+/* ---------------- start: acquires ---------------- */
+
+static void
+on_l2_message (gpointer data, const char *kind, const char *text)
+{
+  StorageSession *session = data;
+
+  say (session, kind, "%s", text);
+}
+
+static gboolean
+open_adapters (StorageSession *session, GError **error)
+{
+  const StorageConfig *config = session->config;
+  guint n = config->sm.n_l2;
+
+  session->l2 = g_new0 (LmtL2 *, MAX (n, 1));
+  for (guint i = 0; i < n; i++)
+    {
+      LmtL2Params params = { .struct_size = sizeof params };
+
+      params.adapter = i;
+      params.clock = session->env->clock;
+      params.keys = session->keys;
+      params.memory = session->pool.base;
+      params.memory_bytes = session->pool.mapped_bytes;
+      params.data_wanted = TRUE;
+      params.yes_destroy = session->env->yes_destroy;
+      params.message = on_l2_message;
+      params.message_data = session;
+      session->l2[i] = lmt_l2_open (config->l2[i], &params, error);
+      if (session->l2[i] == NULL)
+        return FALSE;
+      if ((lmt_l2_get_info (session->l2[i])->capabilities & LMT_L2_CAP_DATA) != 0)
+        session->fill = TRUE;
+    }
+  return TRUE;
+}
+
+/* The pool is mapped before the adapters are opened, since they register it, but nothing of it is touched unless one moves data.
+ */
+static gboolean
+prepare_pool (StorageSession *session, GError **error)
+{
+  if (session->config->sm.n_l2 == 0 && !session->config->use_hugepages)
+    return TRUE;
+  return storage_pool_map (&session->pool, session->config, error);
+}
+
+static gboolean
+is_locked_in_l2 (guint32 adapter, const LmtKey *key, gpointer data)
+{
+  StorageSession *session = data;
+
+  return lmt_l2_get_locks (session->l2[adapter], key) > 0;
+}
+
+static gboolean
+set_quotas (StorageSession *session, GError **error)
+{
+  for (guint i = 0; i < session->config->quotas->len; i++)
+    {
+      const StorageQuota *quota = &g_array_index (session->config->quotas, StorageQuota, i);
+      guint32 salt = lmt_key_table_intern_salt (session->keys, quota->salt, strlen (quota->salt));
+
+      if (quota->bytes > G_MAXINT64 || !lmt_sm_set_quota (session->sm, salt, (gint64)quota->bytes))
+        {
+          g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--l2-quota: %s: expected at most %" G_GINT64_FORMAT " bytes",
+                       quota->salt, G_MAXINT64);
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+static void
+on_victim (gint adapter, LmtKey *key, gpointer data)
+{
+  StorageSession *session = data;
+
+  storage_state_add_victim (session->state, adapter, key);
+}
+
+static void
+make_driver (StorageSession *session)
+{
+  SmDriverParams params = { 0 };
+
+  params.mode = session->mode;
+  params.speed = session->env->speed;
+  params.clock = session->env->clock;
+  params.keys = session->keys;
+  params.memory = session->pool.base;
+  params.drain_timeout_ns = session->env->drain_timeout_ns;
+  params.verify = session->flags->verify_data;
+  params.interrupts = session->env->interrupts;
+  session->driver = sm_driver_new (session->sm, session->l2, session->config->sm.n_l2, &params);
+  sm_driver_set_funcs (session->driver, storage_prefetch_result, on_victim, session);
+}
+
+static gboolean
+storage_start (gpointer user_data, GError **error)
+{
+  StorageSession *session = user_data;
+  const StorageConfig *config = session->config;
+  const char *denied = NULL;
+
+  if (session->env->dry_run)
+    return TRUE;
+  session->state = storage_state_new (session->flags->state_out, config->sm.n_l2, error);
+  if (session->state == NULL)
+    return FALSE;
+  session->sm = lmt_sm_new (&config->sm, session->keys, error);
+  if (session->sm == NULL || !set_quotas (session, error) || !prepare_pool (session, error) || !open_adapters (session, error))
+    return FALSE;
+  for (guint i = 0; i < config->sm.n_l2; i++)
+    lmt_sm_set_l2_capacity (session->sm, i, lmt_l2_get_capacity (session->l2[i]));
+  lmt_sm_set_l2_locked (session->sm, is_locked_in_l2, session);
+  if (session->fill)
+    storage_pool_touch (&session->pool, config, &denied);
+  if (denied != NULL)
+    say (session, "mlock", "--l1-mlock: the pool stays pageable: %s", denied);
+  if (session->flags->verify_data && !session->fill)
+    say (session, "verify-data", "--verify-data: no adapter keeps data, nothing is compared");
+  session->locks = storage_locks_new (session->keys, (gint64)config->sm.read_ttl_s * NS_PER_S);
+  session->prefetches = storage_prefetches_new ();
+  make_driver (session);
+  if (session->env->replay != NULL)
+    {
+      const LmtReplayTotals *totals = lmt_replay_get_totals (session->env->replay);
+
+      memcpy (session->base, totals->status, sizeof session->base);
+      session->base_malformed = totals->malformed;
+    }
+  session->started = TRUE;
+  return TRUE;
+}
+
+/* ---------------- the run ---------------- */
+
+/* --enable-extra-logging: L1 usage now and then. */
+static void
+extra_line (StorageSession *session)
+{
+  gint64 now = lmt_clock_now (session->env->clock);
+  gint64 period = (gint64)(session->config->extra_logging_interval_s * 1e9);
+
+  if (session->last_line_ns == 0)
+    session->last_line_ns = now;
+  if (now - session->last_line_ns < period)
+    return;
+  session->last_line_ns = now;
+  g_message ("L1 usage: %.1f%%, used_bytes=%" G_GUINT64_FORMAT ", total_bytes=%" G_GUINT64_FORMAT,
+             lmt_sm_total_bytes (session->sm) > 0
+                 ? 100.0 * (double)lmt_sm_used_bytes (session->sm) / (double)lmt_sm_total_bytes (session->sm)
+                 : 0.0,
+             lmt_sm_used_bytes (session->sm), lmt_sm_total_bytes (session->sm));
+}
+
+static gboolean
+storage_wait (gpointer user_data, gint64 due_ns, gint64 trace_ns)
+{
+  StorageSession *session = user_data;
+
+  session->trace_ns = MAX (session->trace_ns, trace_ns);
+  if (!session->started)
+    return session->env->interrupts == NULL || g_atomic_int_get ((volatile gint *)session->env->interrupts) == 0;
+  if (!session->with_origin)
+    {
+      double speed = session->env->speed;
+
+      session->with_origin = TRUE;
+      sm_driver_set_origin (session->driver, speed > 0.0 ? due_ns - (gint64)((double)trace_ns / speed) : due_ns);
+    }
+  if (session->config->extra_logging)
+    extra_line (session);
+  return sm_driver_wait (session->driver, due_ns);
+}
+
+static gboolean
+storage_select (gpointer user_data, const LmtRecord *record, const LmtSelect *select)
+{
+  StorageSession *session = user_data;
+
+  return sm_decoder_select (session->decoder, record, select);
+}
+
+/* ---------------- the end: storage-manager.md 18.6 ---------------- */
+
+static void
+exit_open_contexts (StorageSession *session)
+{
+  const StorageContext *context;
+
+  while ((context = storage_contexts_pop_oldest (session->contexts)) != NULL)
+    {
+      LmtOutcome outcome = { .struct_size = sizeof outcome };
+
+      storage_count_anomaly (session, STORAGE_ANOMALY_CONTEXT_LEFT_OPEN, 1, context->record);
+      if (session->started)
+        storage_exit_context (session, context, context->record, &outcome);
+    }
+}
+
+static void
+take_state (StorageSession *session)
+{
+  StorageStateEnd end = { 0 };
+  StorageStateAnomaly anomalies[STORAGE_N_ANOMALIES];
+  g_autoptr (GError) error = NULL;
+  guint64 status[LMT_N_STATUS] = { 0 };
+
+  if (session->env->replay != NULL)
+    {
+      const LmtReplayTotals *totals = lmt_replay_get_totals (session->env->replay);
+
+      for (guint i = 0; i < LMT_N_STATUS; i++)
+        status[i] = totals->status[i] - session->base[i];
+      end.malformed = totals->malformed - session->base_malformed;
+    }
+  for (guint i = 0; i < STORAGE_N_ANOMALIES; i++)
+    anomalies[i] = (StorageStateAnomaly){ storage_anomaly_name (i), session->anomalies[i] };
+  end.ok = status[LMT_STATUS_OK];
+  end.skipped = status[LMT_STATUS_SKIPPED];
+  end.undecodable = status[LMT_STATUS_UNDECODABLE];
+  end.failed = status[LMT_STATUS_FAILED];
+  end.mismatch = status[LMT_STATUS_MISMATCH];
+  end.settled = session->settled;
+  end.sm = session->sm;
+  end.now_ns = sm_driver_now (session->driver);
+  end.l2 = session->l2;
+  end.anomalies = anomalies;
+  end.n_anomalies = STORAGE_N_ANOMALIES;
+  if (!storage_state_finish (session->state, &end, &session->outcome_digest, &error))
+    {
+      say (session, "state-out", "--state-out: %s", error->message);
+      session->failed = TRUE;
+    }
+}
+
+static void
+close_all (StorageSession *session, gboolean drained)
+{
+  /* What the drain waited for in vain isn't waited for again. */
+  gint64 timeout = drained ? session->env->drain_timeout_ns : 0;
+
+  lmt_sm_close (session->sm, sm_driver_now (session->driver));
+  for (guint i = 0; i < session->config->sm.n_l2; i++)
+    session->ios_abandoned += lmt_l2_close (session->l2[i], timeout);
+  lmt_sm_abandon (session->sm);
+}
+
+static void
+tell_anomalies (StorageSession *session)
+{
+  for (guint i = 0; i < STORAGE_N_ANOMALIES; i++)
+    if (session->anomalies[i] > 0)
+      say (session, storage_anomaly_name (i), "%s: %" G_GUINT64_FORMAT " times, first at record %" G_GUINT64_FORMAT,
+           storage_anomaly_name (i), session->anomalies[i], session->anomaly_records[i]);
+}
+
+static void
+storage_finish (gpointer user_data, gboolean interrupted)
+{
+  StorageSession *session = user_data;
+  gboolean drained;
+
+  if (session->finished)
+    return;
+  session->finished = TRUE;
+  exit_open_contexts (session);
+  if (!session->started)
+    return;
+  drained = sm_driver_drain (session->driver);
+  session->settled = session->mode == SM_DRIVE_SETTLED && sm_driver_get_figures (session->driver)->unsettled == 0;
+  session->ios_left = sm_driver_get_outstanding (session->driver);
+  session->stores_left = lmt_sm_stores_outstanding (session->sm, G_MAXUINT32);
+  session->prefetches_left = storage_prefetches_flush (session);
+  take_state (session);
+  storage_locks_get_figures (session->locks, sm_driver_now (session->driver), &session->lock_figures);
+  lmt_sm_release_leaks (session->sm, sm_driver_now (session->driver), &session->leaked_read_locks, &session->leaked_reservations);
+  close_all (session, drained);
+  tell_anomalies (session);
+  if (lmt_options_is_set (session->env->options, "min-hit-rate") && storage_hit_rate (session) < session->flags->min_hit_rate)
+    {
+      session->hit_rate_missed = TRUE;
+      say (session, "min-hit-rate", "--min-hit-rate: expected at least %.4f, found %.4f", session->flags->min_hit_rate,
+           storage_hit_rate (session));
+    }
+}
+
+static void
+storage_level_report (gpointer user_data, LmtReport *report)
+{
+  storage_report (user_data, report);
+}
+
+static char *
+storage_digest_row (gpointer user_data, guint file)
+{
+  StorageSession *session = user_data;
+
+  if (file >= session->env->n_headers)
+    return NULL;
+  g_clear_pointer (&session->digest, storage_digest_free);
+  session->digest = storage_digest_new (session->config, session->env->headers[file], session->env->compat);
+  return session->digest != NULL ? g_strdup (session->digest->row) : NULL;
+}
+
+static int
+storage_exit_code (gpointer user_data)
+{
+  StorageSession *session = user_data;
+
+  return session->hit_rate_missed || session->failed ? 1 : 0;
+}
+
+static void
+storage_progress (gpointer user_data, char *out)
+{
+  StorageSession *session = user_data;
+  guint depth = 0;
+
+  out[0] = '\0';
+  if (!session->started || session->finished || session->config->sm.n_l2 == 0)
+    return;
+  for (guint i = 0; i < session->config->sm.n_l2; i++)
+    depth += lmt_l2_in_flight (session->l2[i]);
+  g_snprintf (out, 64, "L2 depth %u", depth);
+}
+
+const LmtLevelOps storage_level = {
+  .struct_size = sizeof (LmtLevelOps),
+  .threads = LMT_THREADS_ONE,
+  .name = "storage",
+  .summary = "Calls of a StorageManager",
+  .options = storage_options,
+  .config_size = sizeof (StorageFlags),
+  .configure = storage_configure,
+  .start = storage_start,
+  .wait = storage_wait,
+  .select = storage_select,
+  .finish = storage_finish,
+  .report = storage_level_report,
+  .digest_row = storage_digest_row,
+  .exit_code = storage_exit_code,
+  .free = storage_free,
+  .progress = storage_progress,
+};

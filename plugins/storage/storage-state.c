@@ -1,2 +1,578 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "storage-call.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "storage-state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <glib/gstdio.h>
+
+struct _StorageState
+{
+  char *path; /* NULL: digest only */
+  char *temporary;
+  FILE *file;
+  FILE **victims; /* L1, then the adapters; made at the first victim */
+  guint n_victims;
+  GChecksum *prefetch_sum;
+  GChecksum *victim_sum;
+  GString *text; /* scratch */
+  guint64 n_prefetches;
+  int error;
+};
+
+static void
+state_failed (GError **error, const char *path, int number)
+{
+  g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot write: %s", path, g_strerror (number));
+}
+
+StorageState *
+storage_state_new (const char *path, guint n_l2, GError **error)
+{
+  StorageState *state = g_new0 (StorageState, 1);
+
+  state->prefetch_sum = g_checksum_new (G_CHECKSUM_SHA256);
+  state->victim_sum = g_checksum_new (G_CHECKSUM_SHA256);
+  state->text = g_string_sized_new (512);
+  state->n_victims = n_l2 + 1;
+  state->victims = g_new0 (FILE *, state->n_victims);
+  if (path == NULL)
+    return state;
+
+  state->path = g_strdup (path);
+  if (strcmp (path, "-") == 0)
+    state->file = tmpfile ();
+  else
+    {
+      int fd;
+
+      state->temporary = g_strconcat (path, ".XXXXXX", NULL);
+      fd = g_mkstemp_full (state->temporary, O_RDWR | O_CLOEXEC, 0666);
+      state->file = fd >= 0 ? fdopen (fd, "w+") : NULL;
+      if (fd < 0)
+        g_clear_pointer (&state->temporary, g_free);
+    }
+  if (state->file == NULL)
+    {
+      state_failed (error, path, errno);
+      storage_state_free (state);
+      return NULL;
+    }
+  fputs ("{\n  \"schema\": \"lmtrace/state/1\",\n  \"prefetch\": [", state->file);
+  return state;
+}
+
+void
+storage_state_free (StorageState *state)
+{
+  if (state == NULL)
+    return;
+  if (state->file != NULL)
+    fclose (state->file);
+  if (state->temporary != NULL)
+    g_unlink (state->temporary);
+  for (guint i = 0; i < state->n_victims; i++)
+    if (state->victims[i] != NULL)
+      fclose (state->victims[i]);
+  g_checksum_free (state->prefetch_sum);
+  g_checksum_free (state->victim_sum);
+  g_string_free (state->text, TRUE);
+  g_free (state->victims);
+  g_free (state->temporary);
+  g_free (state->path);
+  g_free (state);
+}
+
+gboolean
+storage_state_wants_flat (const StorageState *state)
+{
+  return state->path != NULL;
+}
+
+static void
+append_bits (GString *text, const guint8 *bits, guint n)
+{
+  gsize at = text->len;
+
+  g_string_set_size (text, at + n);
+  if (bits == NULL)
+    memset (text->str + at, '0', n);
+  else
+    for (guint i = 0; i < n; i++)
+      text->str[at + i] = (char)('0' + bits[i]);
+}
+
+static void
+append_rows_line (GString *text, const guint8 *bits, const StorageStatePrefetch *prefetch)
+{
+  g_string_append_c (text, ' ');
+  if (prefetch->n_rows == 0)
+    g_string_append_c (text, '-');
+  for (guint r = 0; r < prefetch->n_rows; r++)
+    {
+      if (r > 0)
+        g_string_append_c (text, ',');
+      if (prefetch->n_columns == 0)
+        g_string_append_c (text, '-');
+      else
+        append_bits (text, bits != NULL ? bits + (gsize)r * prefetch->n_columns : NULL, prefetch->n_columns);
+    }
+}
+
+static void
+append_rows_json (GString *text, const char *name, const guint8 *bits, const StorageStatePrefetch *prefetch)
+{
+  g_string_append_printf (text, ", \"%s\": [", name);
+  for (guint r = 0; r < prefetch->n_rows; r++)
+    {
+      g_string_append (text, r > 0 ? ", \"" : "\"");
+      append_bits (text, bits != NULL ? bits + (gsize)r * prefetch->n_columns : NULL, prefetch->n_columns);
+      g_string_append_c (text, '"');
+    }
+  g_string_append_c (text, ']');
+}
+
+static void
+append_flat_json (GString *text, const StorageStatePrefetch *prefetch)
+{
+  guint64 n_cells = (guint64)prefetch->n_rows * prefetch->n_columns;
+
+  g_string_append (text, ", \"flat\": \"");
+  for (guint i = 0; i < prefetch->n_flat; i++)
+    {
+      guint32 cell = prefetch->flat[i];
+
+      g_string_append_c (text, prefetch->hit != NULL && cell < n_cells && prefetch->hit[cell] ? '1' : '0');
+    }
+  g_string_append_c (text, '"');
+}
+
+/* g_string_append_printf would allocate. */
+static void
+append_uint (GString *text, guint64 value)
+{
+  char digits[24];
+  guint at = sizeof digits;
+
+  do
+    digits[--at] = (char)('0' + value % 10);
+  while ((value /= 10) != 0);
+  g_string_append_len (text, digits + at, (gssize)(sizeof digits - at));
+}
+
+void
+storage_state_add_prefetch (StorageState *state, const StorageStatePrefetch *prefetch)
+{
+  GString *text = state->text;
+  guint64 requested = (guint64)prefetch->n_rows * prefetch->n_columns;
+
+  g_string_truncate (text, 0);
+  append_uint (text, requested);
+  g_string_append_c (text, ' ');
+  g_string_append (text, prefetch->state);
+  append_rows_line (text, prefetch->hit, prefetch);
+  append_rows_line (text, prefetch->l1_hit, prefetch);
+  append_rows_line (text, prefetch->l2_hit, prefetch);
+  g_string_append_c (text, '\n');
+  g_checksum_update (state->prefetch_sum, (const guchar *)text->str, (gssize)text->len);
+  state->n_prefetches++;
+  if (state->file == NULL)
+    return;
+
+  g_string_truncate (text, 0);
+  g_string_append (text, state->n_prefetches > 1 ? ",\n    {" : "\n    {");
+  g_string_append_printf (text, "\"kind\": \"rows\", \"requested\": %" G_GUINT64_FORMAT ", \"state\": \"%s\"", requested,
+                          prefetch->state);
+  append_rows_json (text, "hit", prefetch->hit, prefetch);
+  append_rows_json (text, "l1_hit", prefetch->l1_hit, prefetch);
+  append_rows_json (text, "l2_hit", prefetch->l2_hit, prefetch);
+  if (prefetch->has_flat)
+    append_flat_json (text, prefetch);
+  g_string_append_c (text, '}');
+  fwrite (text->str, 1, text->len, state->file);
+}
+
+/* [model, kv_rank, group, hash in hex(, salt)] */
+static void
+append_key_json (GString *text, const LmtKey *key)
+{
+  const LmtKeyFields *fields = &key->fields;
+
+  g_string_append (text, "[\"");
+  lmt_json_append_escaped (text, fields->model, fields->model_len);
+  g_string_append_printf (text, "\", %" G_GUINT64_FORMAT ", %u, \"", fields->rank, fields->group);
+  for (guint i = 0; i < fields->hash_len; i++)
+    g_string_append_printf (text, "%02x", fields->hash[i]);
+  g_string_append_c (text, '"');
+  if (fields->salt_len > 0)
+    {
+      g_string_append (text, ", \"");
+      lmt_json_append_escaped (text, fields->salt, fields->salt_len);
+      g_string_append_c (text, '"');
+    }
+  g_string_append_c (text, ']');
+}
+
+static void
+append_key_line (GString *text, const char *word, gint adapter, LmtKey *key)
+{
+  if (adapter < 0)
+    g_string_append (text, word);
+  else
+    {
+      g_string_append (text, "l2#");
+      append_uint (text, (guint64)adapter);
+    }
+  g_string_append_c (text, ' ');
+  g_string_append (text, lmt_key_wire (key));
+  g_string_append_c (text, '\n');
+}
+
+void
+storage_state_add_victim (StorageState *state, gint adapter, LmtKey *key)
+{
+  guint list = (guint)(adapter + 1);
+  FILE *file;
+
+  g_string_truncate (state->text, 0);
+  append_key_line (state->text, "l1", adapter, key);
+  g_checksum_update (state->victim_sum, (const guchar *)state->text->str, (gssize)state->text->len);
+  if (state->file == NULL)
+    return;
+
+  file = state->victims[list];
+  g_string_truncate (state->text, 0);
+  if (file != NULL)
+    g_string_append (state->text, ", ");
+  else
+    file = state->victims[list] = tmpfile ();
+  if (file == NULL)
+    {
+      state->error = errno;
+      return;
+    }
+  append_key_json (state->text, key);
+  fwrite (state->text->str, 1, state->text->len, file);
+}
+
+/* ---------------- the end ---------------- */
+
+typedef struct
+{
+  GPtrArray *resident;
+  GPtrArray *reserved;
+  GPtrArray *locked;
+} KeyLists;
+
+static void
+sort_into_lists (LmtKey *key, const SmKeyView *view, gpointer data)
+{
+  KeyLists *lists = data;
+
+  if (view->resident)
+    g_ptr_array_add (lists->resident, key);
+  if (view->n_staged > 0)
+    g_ptr_array_add (lists->reserved, key);
+  if (view->read_locks > 0)
+    g_ptr_array_add (lists->locked, key);
+}
+
+typedef struct
+{
+  LmtKey *key;
+  guint locks;
+} HeldKey;
+
+static void
+add_held (LmtKey *key, guint64 bytes, guint locks, gpointer data)
+{
+  HeldKey held = { key, locks };
+
+  g_array_append_val ((GArray *)data, held);
+}
+
+static gint
+compare_bytes (gconstpointer a, gsize a_len, gconstpointer b, gsize b_len)
+{
+  gsize n = MIN (a_len, b_len);
+  gint order = n > 0 ? memcmp (a, b, n) : 0;
+
+  return order != 0 ? order : (a_len > b_len) - (a_len < b_len);
+}
+
+static gint
+compare_keys (const LmtKey *a, const LmtKey *b)
+{
+  const LmtKeyFields *x = &a->fields;
+  const LmtKeyFields *y = &b->fields;
+  gint order = compare_bytes (x->model, x->model_len, y->model, y->model_len);
+
+  if (order != 0)
+    return order;
+  if (x->rank != y->rank)
+    return x->rank < y->rank ? -1 : 1;
+  if (x->group != y->group)
+    return x->group < y->group ? -1 : 1;
+  order = compare_bytes (x->hash, x->hash_len, y->hash, y->hash_len);
+  return order != 0 ? order : compare_bytes (x->salt, x->salt_len, y->salt, y->salt_len);
+}
+
+static gint
+compare_key_pointers (gconstpointer a, gconstpointer b)
+{
+  return compare_keys (*(LmtKey *const *)a, *(LmtKey *const *)b);
+}
+
+static gint
+compare_held (gconstpointer a, gconstpointer b)
+{
+  return compare_keys (((const HeldKey *)a)->key, ((const HeldKey *)b)->key);
+}
+
+static gint
+compare_lines (gconstpointer a, gconstpointer b)
+{
+  return strcmp (*(const char *const *)a, *(const char *const *)b);
+}
+
+/* One kind of lines of C: sorted by bytes. */
+static void
+sum_lines (GChecksum *sum, GPtrArray *lines)
+{
+  g_ptr_array_sort (lines, compare_lines);
+  for (guint i = 0; i < lines->len; i++)
+    g_checksum_update (sum, g_ptr_array_index (lines, i), -1);
+}
+
+static void
+sum_keys (GChecksum *sum, const char *word, const GPtrArray *keys)
+{
+  g_autoptr (GPtrArray) lines = g_ptr_array_new_full (keys->len, g_free);
+
+  for (guint i = 0; i < keys->len; i++)
+    {
+      GString *line = g_string_new (NULL);
+
+      append_key_line (line, word, -1, g_ptr_array_index (keys, i));
+      g_ptr_array_add (lines, g_string_free (line, FALSE));
+    }
+  sum_lines (sum, lines);
+}
+
+static void
+sum_held (GChecksum *sum, gint adapter, const GArray *held)
+{
+  g_autoptr (GPtrArray) lines = g_ptr_array_new_full (held->len, g_free);
+
+  for (guint i = 0; i < held->len; i++)
+    {
+      GString *line = g_string_new (NULL);
+
+      append_key_line (line, NULL, adapter, g_array_index (held, HeldKey, i).key);
+      g_ptr_array_add (lines, g_string_free (line, FALSE));
+    }
+  sum_lines (sum, lines);
+}
+
+static void
+write_keys (StorageState *state, const char *name, GPtrArray *keys)
+{
+  g_ptr_array_sort (keys, compare_key_pointers);
+  fprintf (state->file, ",\n  \"%s\": [", name);
+  for (guint i = 0; i < keys->len; i++)
+    {
+      g_string_assign (state->text, i > 0 ? ",\n    " : "\n    ");
+      append_key_json (state->text, g_ptr_array_index (keys, i));
+      fwrite (state->text->str, 1, state->text->len, state->file);
+    }
+  fputs (keys->len > 0 ? "\n  ]" : "]", state->file);
+}
+
+static void
+write_adapter (StorageState *state, LmtL2 *l2, GArray *held)
+{
+  gboolean first = TRUE;
+
+  g_array_sort (held, compare_held);
+  g_string_assign (state->text, "{\"type\": \"");
+  lmt_json_append_escaped (state->text, lmt_l2_get_type_name (l2), strlen (lmt_l2_get_type_name (l2)));
+  fprintf (state->file, "%s\", \"used_bytes\": %" G_GUINT64_FORMAT ", \"keys\": [", state->text->str, lmt_l2_get_used (l2));
+  for (guint i = 0; i < held->len; i++)
+    {
+      g_string_assign (state->text, i > 0 ? ",\n    " : "\n    ");
+      append_key_json (state->text, g_array_index (held, HeldKey, i).key);
+      fwrite (state->text->str, 1, state->text->len, state->file);
+    }
+  fputs ("], \"locks\": [", state->file);
+  for (guint i = 0; i < held->len; i++)
+    {
+      if (g_array_index (held, HeldKey, i).locks == 0)
+        continue;
+      g_string_assign (state->text, first ? "[" : ", [");
+      append_key_json (state->text, g_array_index (held, HeldKey, i).key);
+      g_string_append_printf (state->text, ", %u]", g_array_index (held, HeldKey, i).locks);
+      fwrite (state->text->str, 1, state->text->len, state->file);
+      first = FALSE;
+    }
+  fputs ("]}", state->file);
+}
+
+static void
+write_victims (StorageState *state, guint list)
+{
+  char buffer[4096];
+  gsize n;
+  FILE *from = state->victims[list];
+
+  fputc ('[', state->file);
+  if (from != NULL)
+    {
+      if (fflush (from) != 0 || ferror (from))
+        state->error = errno;
+      rewind (from);
+      while ((n = fread (buffer, 1, sizeof buffer, from)) > 0)
+        fwrite (buffer, 1, n, state->file);
+    }
+  fputc (']', state->file);
+}
+
+static void
+write_counts (StorageState *state, const StorageStateEnd *end)
+{
+  const struct
+  {
+    const char *name;
+    guint64 value;
+  } counts[] = {
+    { "replayed", end->ok + end->mismatch },
+    { "skipped", end->skipped },
+    { "undecodable", end->undecodable },
+    { "failed", end->failed },
+    { "mismatch", end->mismatch },
+    { "malformed", end->malformed },
+    { "l1_used_bytes", lmt_sm_used_bytes (end->sm) },
+    { "l1_total_bytes", lmt_sm_total_bytes (end->sm) },
+  };
+  gboolean first = TRUE;
+
+  fputs (state->n_prefetches > 0 ? "\n  ]" : "]", state->file);
+  for (guint i = 0; i < G_N_ELEMENTS (counts); i++)
+    fprintf (state->file, ",\n  \"%s\": %" G_GUINT64_FORMAT, counts[i].name, counts[i].value);
+  fprintf (state->file, ",\n  \"settled\": %s,\n  \"anomalies\": {", end->settled ? "true" : "false");
+  for (guint i = 0; i < end->n_anomalies; i++)
+    if (end->anomalies[i].count > 0)
+      {
+        fprintf (state->file, "%s\"%s\": %" G_GUINT64_FORMAT, first ? "" : ", ", end->anomalies[i].kind, end->anomalies[i].count);
+        first = FALSE;
+      }
+  fputc ('}', state->file);
+}
+
+static char *
+sum_counts (const StorageStateEnd *end)
+{
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  g_string_append_printf (text,
+                          "replayed %" G_GUINT64_FORMAT "\nskipped %" G_GUINT64_FORMAT "\nundecodable %" G_GUINT64_FORMAT
+                          "\nfailed %" G_GUINT64_FORMAT "\nmismatch %" G_GUINT64_FORMAT "\nmalformed %" G_GUINT64_FORMAT
+                          "\nused %" G_GUINT64_FORMAT "\n",
+                          end->ok + end->mismatch, end->skipped, end->undecodable, end->failed, end->mismatch, end->malformed,
+                          lmt_sm_used_bytes (end->sm));
+  for (guint i = 0; i < end->n_anomalies; i++)
+    if (end->anomalies[i].count > 0)
+      g_string_append_printf (text, "anomaly %s %" G_GUINT64_FORMAT "\n", end->anomalies[i].kind, end->anomalies[i].count);
+  return g_compute_checksum_for_string (G_CHECKSUM_SHA256, text->str, (gssize)text->len);
+}
+
+/* The file gets its name only when it is whole. */
+static gboolean
+close_file (StorageState *state, GError **error)
+{
+  FILE *file = g_steal_pointer (&state->file);
+  gboolean to_stdout = state->temporary == NULL;
+
+  errno = 0;
+  if (fflush (file) != 0 || ferror (file))
+    state->error = errno != 0 ? errno : EIO;
+  if (to_stdout && state->error == 0)
+    {
+      char buffer[4096];
+      gsize n;
+
+      rewind (file);
+      while ((n = fread (buffer, 1, sizeof buffer, file)) > 0)
+        if (!lmt_output_stdout (buffer, (gssize)n, error))
+          {
+            fclose (file);
+            return FALSE;
+          }
+    }
+  fclose (file);
+  if (!to_stdout && state->error == 0 && g_rename (state->temporary, state->path) != 0)
+    state->error = errno;
+  if (state->error != 0)
+    {
+      state_failed (error, state->path, state->error);
+      return FALSE;
+    }
+  g_clear_pointer (&state->temporary, g_free);
+  return TRUE;
+}
+
+gboolean
+storage_state_finish (StorageState *state, const StorageStateEnd *end, char **digest, GError **error)
+{
+  g_autoptr (GPtrArray) resident = g_ptr_array_new ();
+  g_autoptr (GPtrArray) reserved = g_ptr_array_new ();
+  g_autoptr (GPtrArray) locked = g_ptr_array_new ();
+  KeyLists lists = { resident, reserved, locked };
+  GChecksum *held_sum = g_checksum_new (G_CHECKSUM_SHA256);
+  g_autofree char *counts_sum = sum_counts (end);
+  g_autofree char *joined = NULL;
+  guint n_l2 = state->n_victims - 1;
+
+  lmt_sm_foreach (end->sm, end->now_ns, sort_into_lists, &lists);
+  sum_keys (held_sum, "resident", resident);
+  sum_keys (held_sum, "reserved", reserved);
+  sum_keys (held_sum, "locked", locked);
+  if (state->file != NULL)
+    {
+      write_counts (state, end);
+      write_keys (state, "l1_resident", resident);
+      write_keys (state, "l1_reserved", reserved);
+      write_keys (state, "l1_read_locked", locked);
+      fputs (",\n  \"l2\": [", state->file);
+    }
+  for (guint i = 0; i < n_l2; i++)
+    {
+      g_autoptr (GArray) held = g_array_new (FALSE, FALSE, sizeof (HeldKey));
+
+      lmt_l2_foreach (end->l2[i], add_held, held);
+      sum_held (held_sum, (gint)i, held);
+      if (state->file == NULL)
+        continue;
+      fputs (i > 0 ? ", " : "", state->file);
+      write_adapter (state, end->l2[i], held);
+    }
+  joined = g_strconcat (g_checksum_get_string (state->prefetch_sum), g_checksum_get_string (state->victim_sum),
+                        g_checksum_get_string (held_sum), counts_sum, NULL);
+  g_checksum_free (held_sum);
+  *digest = g_compute_checksum_for_string (G_CHECKSUM_SHA256, joined, -1);
+  if (state->file == NULL)
+    return TRUE;
+
+  fputs ("],\n  \"evicted\": {\"l1\": ", state->file);
+  write_victims (state, 0);
+  fputs (", \"l2\": [", state->file);
+  for (guint i = 0; i < n_l2; i++)
+    {
+      fputs (i > 0 ? ", " : "", state->file);
+      write_victims (state, i + 1);
+    }
+  fprintf (state->file, "]},\n  \"outcome_digest\": \"%s\"\n}\n", *digest);
+  return close_file (state, error);
+}
