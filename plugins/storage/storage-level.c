@@ -204,6 +204,12 @@ on_victim (gint adapter, LmtKey *key, gpointer data)
 }
 
 static void
+on_tick (gpointer replay)
+{
+  lmt_replay_tick (replay);
+}
+
+static void
 make_driver (StorageSession *session)
 {
   SmDriverParams params = { 0 };
@@ -211,11 +217,12 @@ make_driver (StorageSession *session)
   params.mode = session->mode;
   params.speed = session->env->speed;
   params.clock = session->env->clock;
-  params.keys = session->keys;
-  params.memory = session->pool.base;
+  params.memory = session->fill ? session->pool.base : NULL;
   params.drain_timeout_ns = session->env->drain_timeout_ns;
   params.verify = session->flags->verify_data;
   params.interrupts = session->env->interrupts;
+  params.tick = session->env->replay != NULL ? on_tick : NULL;
+  params.tick_data = session->env->replay;
   session->driver = sm_driver_new (session->sm, session->l2, session->config->sm.n_l2, &params);
   sm_driver_set_funcs (session->driver, storage_prefetch_result, on_victim, session);
 }
@@ -342,7 +349,8 @@ take_state (StorageSession *session)
     }
   for (guint i = 0; i < STORAGE_N_ANOMALIES; i++)
     anomalies[i] = (StorageStateAnomaly){ storage_anomaly_name (i), session->anomalies[i] };
-  end.ok = status[LMT_STATUS_OK];
+  /* The loop counts what has no completion when this is over. */
+  end.ok = status[LMT_STATUS_OK] + session->prefetches_left;
   end.skipped = status[LMT_STATUS_SKIPPED];
   end.undecodable = status[LMT_STATUS_UNDECODABLE];
   end.failed = status[LMT_STATUS_FAILED];

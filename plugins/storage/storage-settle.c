@@ -3,26 +3,8 @@
 
 /* Pause between two looks at an adapter that has neither descriptor nor a time of its next completion. */
 #define POLL_NS (200 * G_GINT64_CONSTANT (1000))
-#define NS_PER_S G_GINT64_CONSTANT (1000000000)
-
-/* What one L2 task told before it came back. Keys are referenced: in settled mode a task is held while others go on. */
-typedef struct
-{
-  guint32 kind;
-  guint32 first;
-  guint32 n;
-} DriverEvent;
-
-typedef struct
-{
-  DriverEvent *events;
-  guint n_events;
-  guint cap_events;
-  LmtKey **keys;
-  guint64 *sizes;
-  guint n_keys;
-  guint cap_keys;
-} DriverEvents;
+/* How often a long wait lets progress be shown. */
+#define TICK_NS (100 * G_GINT64_CONSTANT (1000000))
 
 typedef struct _DriverTask DriverTask;
 struct _DriverTask
@@ -31,11 +13,9 @@ struct _DriverTask
   guint32 id;
   guint32 adapter;
   guint64 request;
-  gboolean done;
   gboolean stray; /* waited for in vain: handed over whenever it comes */
   guint cap;
   void **buffers;
-  DriverEvents events;
   DriverTask *prev;
   DriverTask *next;
 };
@@ -69,9 +49,7 @@ struct _SmDriver
   DriverList waited;
   DriverList strays;
   DriverTask *spare;
-  DriverEvents pending;
   guint outstanding;
-  gboolean opening;
   GArray *wrong; /* of guint64: requests with a wrong byte, until their result is handed over */
   SmResultFunc result;
   SmVictimFunc victim;
@@ -111,9 +89,6 @@ task_free (DriverTask *task)
 {
   g_free (task->task.codes);
   g_free (task->buffers);
-  g_free (task->events.events);
-  g_free (task->events.keys);
-  g_free (task->events.sizes);
   g_free (task);
 }
 
@@ -133,7 +108,6 @@ task_take (SmDriver *driver, guint n)
       if (driver->params.memory != NULL)
         task->buffers = g_renew (void *, task->buffers, task->cap);
     }
-  task->done = FALSE;
   task->stray = FALSE;
   return task;
 }
@@ -145,62 +119,13 @@ task_give_back (SmDriver *driver, DriverTask *task)
   driver->spare = task;
 }
 
-static void
-events_add (DriverEvents *events, guint32 kind, LmtKey *const *keys, const guint64 *sizes, guint n)
-{
-  DriverEvent *event;
-
-  if (events->n_events == events->cap_events)
-    {
-      events->cap_events = MAX (4, 2 * events->cap_events);
-      events->events = g_renew (DriverEvent, events->events, events->cap_events);
-    }
-  if (events->cap_keys - events->n_keys < n)
-    {
-      events->cap_keys = MAX (events->n_keys + n, 2 * events->cap_keys);
-      events->keys = g_renew (LmtKey *, events->keys, events->cap_keys);
-      events->sizes = g_renew (guint64, events->sizes, events->cap_keys);
-    }
-  event = &events->events[events->n_events++];
-  event->kind = kind;
-  event->first = events->n_keys;
-  event->n = n;
-  for (guint i = 0; i < n; i++)
-    {
-      events->keys[events->n_keys] = lmt_key_ref (keys[i]);
-      events->sizes[events->n_keys] = sizes != NULL ? sizes[i] : 0;
-      events->n_keys++;
-    }
-}
-
-static void
-events_deliver (SmDriver *driver, guint32 adapter, DriverEvents *events)
-{
-  for (guint i = 0; i < events->n_events; i++)
-    {
-      const DriverEvent *event = &events->events[i];
-
-      lmt_sm_l2_event (driver->sm, driver->now, adapter, event->kind, events->keys + event->first, events->sizes + event->first,
-                       event->n);
-    }
-  for (guint i = 0; i < events->n_keys; i++)
-    lmt_key_unref (driver->params.keys, events->keys[i]);
-  events->n_events = 0;
-  events->n_keys = 0;
-}
-
-/* The layer calls this inside reap, just before it hands the task back (or with none: a change behind its back), and while the
- * function is set, for what a scan found. */
+/* The layer calls this while it hands a task over, just before its `completed`, and for what a scan at open found. */
 static void
 on_l2_event (gpointer data, LmtL2EventKind kind, LmtKey *const *keys, const guint64 *sizes, guint n)
 {
   DriverAdapter *adapter = data;
-  SmDriver *driver = adapter->driver;
 
-  if (driver->opening)
-    lmt_sm_l2_event (driver->sm, 0, adapter->number, kind, keys, sizes, n);
-  else
-    events_add (&driver->pending, kind, keys, sizes, n);
+  lmt_sm_l2_event (adapter->driver->sm, adapter->driver->now, adapter->number, kind, keys, sizes, n);
 }
 
 /* ---------------- I/O from the manager to the layer and back ---------------- */
@@ -344,14 +269,14 @@ collect_results (SmDriver *driver)
     }
 }
 
-/* One `completed` with its events before it. The manager's arrays of this I/O are gone afterwards. */
+/* One `completed`; its events came while the layer handed the task over. The manager's arrays of this I/O are gone afterwards. */
 static void
 deliver (SmDriver *driver, DriverTask *task)
 {
   list_remove (task->stray ? &driver->strays : &driver->waited, task);
   if (!task->stray)
     driver->outstanding--;
-  events_deliver (driver, task->adapter, &task->events);
+  driver->adapters[task->adapter].outstanding--;
   if (task->task.kind == LMT_L2_LOAD && driver->params.verify && task->task.buffers != NULL)
     verify_load (driver, task);
   if (task->task.kind == LMT_L2_DELETE && driver->victim != NULL)
@@ -363,7 +288,7 @@ deliver (SmDriver *driver, DriverTask *task)
   collect_results (driver);
 }
 
-/* Takes what has finished. In real time it is handed over as it comes; settled, only what is no longer waited for. */
+/* Real time: hands over what has finished, as it came. */
 static void
 reap_all (SmDriver *driver)
 {
@@ -374,21 +299,25 @@ reap_all (SmDriver *driver)
 
       while (adapter->outstanding > 0 && (finished = lmt_l2_reap (adapter->l2)) != NULL)
         {
-          DriverTask *task = finished->user_data;
-          DriverEvents empty = task->events;
-
-          task->events = driver->pending;
-          driver->pending = empty;
-          task->done = TRUE;
-          adapter->outstanding--;
-          if (driver->params.mode != SM_DRIVE_SETTLED || task->stray)
-            {
-              deliver (driver, task);
-              submit_all (driver);
-            }
+          deliver (driver, finished->user_data);
+          submit_all (driver);
         }
-      if (driver->pending.n_events > 0)
-        events_deliver (driver, adapter->number, &driver->pending);
+    }
+}
+
+/* Settled: what is no longer waited for is handed over when it comes. */
+static void
+take_strays (SmDriver *driver)
+{
+  DriverTask *next;
+
+  for (DriverTask *task = driver->strays.head; task != NULL; task = next)
+    {
+      next = task->next;
+      if (!lmt_l2_take (driver->adapters[task->adapter].l2, &task->task))
+        continue;
+      deliver (driver, task);
+      submit_all (driver);
     }
 }
 
@@ -403,8 +332,11 @@ static void
 nap (SmDriver *driver, gint64 deadline_ns)
 {
   const LmtClock *clock = driver->params.clock;
+  gint64 now = lmt_clock_now (clock);
   guint n_fds = 0;
 
+  if (driver->params.tick != NULL)
+    deadline_ns = MIN (deadline_ns, now + TICK_NS);
   for (guint i = 0; i < driver->n_adapters; i++)
     {
       DriverAdapter *adapter = &driver->adapters[i];
@@ -418,9 +350,11 @@ nap (SmDriver *driver, gint64 deadline_ns)
       if (adapter->fd >= 0)
         driver->fds[n_fds++] = adapter->fd;
       else if (due < 0)
-        deadline_ns = MIN (deadline_ns, lmt_clock_now (clock) + POLL_NS);
+        deadline_ns = MIN (deadline_ns, now + POLL_NS);
     }
   clock->sleep_until_ns (clock->data, deadline_ns, driver->fds, n_fds);
+  if (driver->params.tick != NULL)
+    driver->params.tick (driver->params.tick_data);
 }
 
 static gint64
@@ -431,16 +365,16 @@ later (gint64 base_ns, gint64 more_ns)
 
 /* ---------------- settled: storage-manager.md 19.4 ---------------- */
 
-/* Until @task is done, or has been waited for too long: then it is a stray. */
-static void
+/* Until the layer hands @task over. FALSE: waited for too long, it is a stray now. */
+static gboolean
 await (SmDriver *driver, DriverTask *task)
 {
-  reap_all (driver);
-  while (!task->done)
+  LmtL2 *l2 = driver->adapters[task->adapter].l2;
+
+  while (!lmt_l2_take (l2, &task->task))
     {
       gint64 deadline = later (task->task.submit_ns, driver->params.drain_timeout_ns);
 
-      submit_all (driver);
       if (lmt_clock_now (driver->params.clock) >= deadline || interrupted (driver, 2))
         {
           list_remove (&driver->waited, task);
@@ -448,11 +382,16 @@ await (SmDriver *driver, DriverTask *task)
           task->stray = TRUE;
           driver->outstanding--;
           driver->figures.unsettled++;
-          return;
+          return FALSE;
         }
+      /* A descriptor nobody reads stays readable: every adapter gets its turn, nothing is handed over by it. */
+      for (guint i = 0; i < driver->n_adapters; i++)
+        if (driver->adapters[i].outstanding > 0 && driver->adapters[i].l2 != l2)
+          lmt_l2_pump (driver->adapters[i].l2);
       nap (driver, deadline);
-      reap_all (driver);
+      take_strays (driver);
     }
+  return TRUE;
 }
 
 /* Hands over by the lowest id, so that outcomes don't depend on how fast an adapter is. */
@@ -461,16 +400,11 @@ settle (SmDriver *driver)
 {
   for (;;)
     {
-      DriverTask *head;
-
       submit_all (driver);
-      head = driver->waited.head;
-      if (head == NULL)
+      if (driver->waited.head == NULL)
         break;
-      if (!head->done)
-        await (driver, head);
-      if (head->done && !head->stray)
-        deliver (driver, head);
+      if (await (driver, driver->waited.head))
+        deliver (driver, driver->waited.head);
     }
 }
 
@@ -504,7 +438,7 @@ turn (SmDriver *driver)
   gint64 host = lmt_clock_now (driver->params.clock);
 
   driver->now = MAX (driver->now, to_manager_ns (driver, host));
-  if (driver->outstanding > 0 || driver->strays.head != NULL)
+  if (driver->outstanding > 0)
     {
       reap_all (driver);
       submit_all (driver);
@@ -589,7 +523,6 @@ sm_driver_new (LmtSm *sm, LmtL2 *const *l2, guint n_l2, const SmDriverParams *pa
   driver->adapters = g_new0 (DriverAdapter, MAX (n_l2, 1));
   driver->fds = g_new0 (int, MAX (n_l2, 1));
   driver->wrong = g_array_new (FALSE, FALSE, sizeof (guint64));
-  driver->opening = TRUE;
   for (guint i = 0; i < n_l2; i++)
     {
       driver->adapters[i].driver = driver;
@@ -598,20 +531,16 @@ sm_driver_new (LmtSm *sm, LmtL2 *const *l2, guint n_l2, const SmDriverParams *pa
       driver->adapters[i].fd = lmt_l2_get_fd (l2[i]);
       lmt_l2_set_event_func (l2[i], on_l2_event, &driver->adapters[i]);
     }
-  driver->opening = FALSE;
   return driver;
 }
 
 static void
-free_list (SmDriver *driver, DriverTask *head)
+free_list (DriverTask *head)
 {
   while (head != NULL)
     {
       DriverTask *next = head->next;
 
-      for (guint i = 0; i < head->events.n_keys; i++)
-        lmt_key_unref (driver->params.keys, head->events.keys[i]);
-      head->events.n_keys = 0;
       task_free (head);
       head = next;
     }
@@ -623,14 +552,9 @@ sm_driver_free (SmDriver *driver)
 {
   if (driver == NULL)
     return;
-  free_list (driver, driver->waited.head);
-  free_list (driver, driver->strays.head);
-  free_list (driver, driver->spare);
-  for (guint i = 0; i < driver->pending.n_keys; i++)
-    lmt_key_unref (driver->params.keys, driver->pending.keys[i]);
-  g_free (driver->pending.events);
-  g_free (driver->pending.keys);
-  g_free (driver->pending.sizes);
+  free_list (driver->waited.head);
+  free_list (driver->strays.head);
+  free_list (driver->spare);
   g_array_free (driver->wrong, TRUE);
   g_free (driver->adapters);
   g_free (driver->fds);
@@ -669,7 +593,7 @@ settled_wait (SmDriver *driver, gint64 due_ns)
     {
       if (driver->strays.head != NULL)
         {
-          reap_all (driver);
+          take_strays (driver);
           settle (driver);
         }
       if (driver->params.speed == 0.0 || lmt_clock_now (clock) >= due_ns)

@@ -24,22 +24,23 @@ typedef enum
 /**
  * SmDriverParams:
  * @speed: of the replay; the manager's clock in real time runs at this rate (0: at 1)
- * @keys: the table shared by manager and L2 layer; events held back keep references in it
  * @memory: (nullable): the L1 pool; NULL: sizes only
  * @verify: loaded buffers are compared with the pattern of their key
  * @drain_timeout_ns: how long one I/O (settled) or the drain (real time) is waited for
  * @interrupts: (nullable): two of them end every wait
+ * @tick: (nullable): called about ten times a second while something is waited for
  */
 typedef struct
 {
   SmDriveMode mode;
   double speed;
   const LmtClock *clock;
-  LmtKeyTable *keys;
   guint8 *memory;
   gint64 drain_timeout_ns;
   gboolean verify;
   const volatile gint *interrupts;
+  void (*tick) (gpointer data);
+  gpointer tick_data;
 } SmDriverParams;
 
 /* Sets the event function of each adapter: what a scan at open found goes to the manager now. */
