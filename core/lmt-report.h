@@ -21,7 +21,7 @@ const char *lmt_report_get_title (const LmtReport *report);
 LmtSection *lmt_report_add_section (LmtReport *report, const char *key, const char *label, gboolean text);
 void lmt_section_add_int (LmtSection *section, const char *key, const char *label, gint64 value);
 void lmt_section_add_double (LmtSection *section, const char *key, const char *label, double value); /* text %.2f */
-/* Latencies and durations: text rounded to three decimals, then to two (cli.md 1.2); JSON as given. */
+/* Latencies and durations (cli.md 1.2): rounded to three decimals, which is what JSON shows; text rounds that again to two. */
 void lmt_section_add_rounded (LmtSection *section, const char *key, const char *label, double value);
 void lmt_section_add_string (LmtSection *section, const char *key, const char *label, const char *value); /* NULL: N/A, null */
 void lmt_section_add_bool (LmtSection *section, const char *key, const char *label, gboolean value);
@@ -36,7 +36,9 @@ void lmt_section_add_row (LmtSection *table, const char *const *cells);
 /* A line under the last section, in text only. */
 void lmt_report_add_foot (LmtReport *report, const char *line);
 
-char *lmt_report_to_text (const LmtReport *report);                           /* (transfer full) */
+char *lmt_report_to_text (const LmtReport *report); /* (transfer full) */
+/* For commands without a CSV form of their own: `section,row,key,value`, lines end in CR LF. (transfer full) */
+char *lmt_report_to_csv (const LmtReport *report);
 void lmt_report_write_metrics (const LmtReport *report, LmtJsonWriter *writer); /* the object behind "metrics" */
 
 /* One field of CSV: quoted only if it must be. */
