@@ -9,7 +9,8 @@
 G_BEGIN_DECLS
 
 /**
- * LmtSelect: the selection of cli.md 8.7, the same in every command. Kinds are ANDed, repeats of one kind ORed.
+ * LmtSelect: the selection of cli.md 8.7, the same in every command. Kinds are ANDed, repeats of one kind ORed. Globs know `*` and
+ * `?`, match the whole text, and leave out with a `!` in front. Both ends of a range belong to it. No allocation once made.
  */
 typedef struct _LmtSelect LmtSelect;
 
@@ -28,6 +29,8 @@ typedef struct
   char *event_type;
   char **key;
   char *sample;
+  gint64 session_gap_ns;  /* 0: no sessions */
+  double sample_sessions; /* 0: not given */
 } LmtSelectConfig;
 
 extern const LmtOption lmt_select_options[]; /* over LmtSelectConfig */
@@ -38,7 +41,7 @@ void lmt_select_free (LmtSelect *select);
 gboolean lmt_select_is_empty (const LmtSelect *select);
 gboolean lmt_select_wants_keys (const LmtSelect *select); /* some kind needs the level's eyes */
 gboolean lmt_select_wants_span (const LmtSelectConfig *config); /* a percent stands in --time: the span must be found first */
-/* Time, record number and qualname. */
+/* Time, record number, qualname, session. Every record of the input in order: sessions are counted here. */
 gboolean lmt_select_record (LmtSelect *select, const LmtRecord *record);
 /* Model, salt, rank, group, key prefix, sample of one key. */
 gboolean lmt_select_key (const LmtSelect *select, const LmtKeyFields *key);
