@@ -2,8 +2,8 @@
 #pragma once
 
 /**
- * SECTION: what `replay` prints and writes (cli.md 3.3 to 3.7), from plain structs: no loop, no level, no clock in here. cmd-replay.c
- * fills the structs from LmtReplay; the conformance test fills them from fixed latencies.
+ * SECTION: what `replay` prints and writes (cli.md 3.3 to 3.7), from plain structs: no loop, no level, no clock in here.
+ * cmd-replay.c fills the structs from LmtReplay; the conformance test fills them from fixed latencies.
  *
  * compat (everywhere): 0 = lmtrace's superset, 56 = LMCache 0.5.6, 57 = 0.5.7 (cli.md 8.14). With compat, undecodable counts as
  * skipped, but as failed where an argument is missing altogether; a mismatch counts as replayed.
@@ -84,8 +84,9 @@ void cli_replay_result_set_totals (CliReplayResult *result, const LmtReplayTotal
 
 /**
  * cli_replay_report:
- * Returns: (transfer full): title, Overall, Per-Op Latency; without compat also Pacing, Status (text only if a row isn't 0) and `per_op`
- * (JSON). The level's own sections come behind, added by the caller with LmtLevelOps.report. The foot line is there if it is needed.
+ * Returns: (transfer full): title, Overall, Per-Op Latency; without compat also Pacing, Status (text only if a row isn't 0) and
+ * `per_op` (JSON). The level's own sections come behind, added by the caller with LmtLevelOps.report. The foot line is there if
+ * it is needed.
  */
 LmtReport *cli_replay_report (const CliReplayResult *result);
 
