@@ -52,6 +52,9 @@ gboolean cli_options_load_environment (LmtOptions *options, GError **error);
  */
 gboolean cli_options_load_config (LmtOptions *options, const char *config, const char *section, GError **error);
 
+/* --print-config: one row per option: its effective value and where that came from. (transfer full) */
+LmtReport *cli_options_report (const LmtOptions *options, const char *command);
+
 /* -------- cli-signals.c (cli.md 8.10) -------- */
 
 /* SIGINT, SIGTERM, SIGHUP count, the third acts as by default; SIGUSR1 counts apart; SIGPIPE is ignored. */
