@@ -218,6 +218,7 @@ fill_io (LmtL2 *l2, guint32 slot_index, LmtL2Task *task, guint32 index)
   LmtL2Slot *slot = &l2->slots[slot_index];
   LmtL2Io *io = &l2->ios[slot_index];
   io_key->fields = key->fields;
+  io_key->hash64 = key->hash64;
   if (l2->wire)
     {
       io_key->wire = lmt_key_wire (key);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <string.h>
+
 #include "lmt-key.h"
 #include "lmt-option.h"
 
@@ -91,7 +93,17 @@ typedef struct
   const char *file;
   guint32 wire_len;
   guint32 file_len;
+  guint64 hash64; /* over all fields, keyed by a secret of the process: for a plugin's own tables; equal hashes still need a look */
 } LmtL2Key;
+
+/* TRUE if all five fields are equal. */
+static inline gboolean
+lmt_key_fields_equal (const LmtKeyFields *a, const LmtKeyFields *b)
+{
+  return a->group == b->group && a->rank == b->rank && a->hash_len == b->hash_len && a->model_len == b->model_len
+         && a->salt_len == b->salt_len && memcmp (a->hash, b->hash, a->hash_len) == 0 && memcmp (a->model, b->model, a->model_len) == 0
+         && memcmp (a->salt, b->salt, a->salt_len) == 0;
+}
 
 /**
  * LmtL2Io: one operation on one object, out of the core's slab (64-byte aligned, `depth` of them). The plugin's from submit
