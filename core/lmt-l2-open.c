@@ -235,6 +235,7 @@ static void
 make_slots (LmtL2 *l2)
 {
   l2->depth = MAX (l2->info.depth, 1);
+  G_STATIC_ASSERT (sizeof (LmtL2Io) % 64 == 0);
   /* Twice as many slots as operations in flight: a slot rests before it is used again, so that an io handed back twice is
    * noticed. */
   l2->n_slots = l2->depth * 2;
@@ -407,10 +408,10 @@ lmt_l2_close (LmtL2 *l2, gint64 timeout_ns)
   guint lost = l2->in_flight;
   if (l2->in_flight > 0)
     cancel_all (l2);
+  lost -= l2->in_flight; /* those that never came back are counted below */
   l2->ops->close (l2->handle);
   l2->handle = NULL;
-  guint never_ended = lmt_l2_abandon (l2);
-  lost = MAX (lost, never_ended);
+  lost += lmt_l2_abandon (l2);
   if (lost > 0)
     lmt_l2_say (l2, "close", "%s: close: %u operations given up after %.1f s", l2->ops->name, lost, (double)timeout_ns / 1e9);
   flush_messages (l2);

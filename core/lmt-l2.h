@@ -93,7 +93,8 @@ typedef struct
   const char *file;
   guint32 wire_len;
   guint32 file_len;
-  guint64 hash64; /* over all fields, keyed by a secret of the process: for a plugin's own tables; equal hashes still need a look */
+  guint64
+      hash64; /* over all fields, keyed by a secret of the process: for a plugin's own tables; equal hashes still need a look */
 } LmtL2Key;
 
 /* TRUE if all five fields are equal. */
@@ -101,8 +102,8 @@ static inline gboolean
 lmt_key_fields_equal (const LmtKeyFields *a, const LmtKeyFields *b)
 {
   return a->group == b->group && a->rank == b->rank && a->hash_len == b->hash_len && a->model_len == b->model_len
-         && a->salt_len == b->salt_len && memcmp (a->hash, b->hash, a->hash_len) == 0 && memcmp (a->model, b->model, a->model_len) == 0
-         && memcmp (a->salt, b->salt, a->salt_len) == 0;
+         && a->salt_len == b->salt_len && memcmp (a->hash, b->hash, a->hash_len) == 0
+         && memcmp (a->model, b->model, a->model_len) == 0 && memcmp (a->salt, b->salt, a->salt_len) == 0;
 }
 
 /**
@@ -132,7 +133,7 @@ typedef struct
   guint64 object_bytes;    /* size of the object on the medium */
   gint64 service_start_ns; /* host clock; 0 = unknown */
   guint64 plugin[4];       /* scratch words of the plugin */
-  guint64 core[4];         /* the core's own */
+  guint64 core[7];         /* the core's own; fills the cache line */
 } LmtL2Io;
 
 typedef struct _LmtL2Queue LmtL2Queue;

@@ -50,9 +50,9 @@ bin_of (guint64 bytes)
 {
   guint64 steps = bytes / STEP;
   if (steps < 8)
-    return (guint) steps;
-  guint octave = 63 - (guint) __builtin_clzll (steps);
-  return (octave - 2) * 8 + (guint) ((steps >> (octave - 3)) & 7);
+    return (guint)steps;
+  guint octave = 63 - (guint)__builtin_clzll (steps);
+  return (octave - 2) * 8 + (guint)((steps >> (octave - 3)) & 7);
 }
 
 static void
@@ -119,7 +119,7 @@ bin_search (const DramArena *arena, guint bin)
       if (word == bin / 64)
         bits &= ~G_GUINT64_CONSTANT (0) << (bin % 64);
       if (bits != 0)
-        return word * 64 + (guint) __builtin_ctzll (bits);
+        return word * 64 + (guint)__builtin_ctzll (bits);
     }
   return N_BINS;
 }
@@ -218,10 +218,10 @@ bind_node (DramArena *arena, guint64 bytes, gint64 node, GError **error)
 {
   unsigned long mask[NODE_WORDS] = { 0 };
   const guint bits = 8 * sizeof mask[0];
-  mask[(guint) node / bits] = 1UL << ((guint) node % bits);
+  mask[(guint)node / bits] = 1UL << ((guint)node % bits);
   if (syscall (SYS_mbind, arena->base, bytes, POLICY_BIND, mask, NODE_WORDS * bits, 0) == 0)
     return TRUE;
-  g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "dram: numa: node %d: %s", (int) node, g_strerror (errno));
+  g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "dram: numa: node %d: %s", (int)node, g_strerror (errno));
   return FALSE;
 }
 
@@ -235,12 +235,12 @@ dram_arena_new (guint64 bytes, gboolean huge_pages, gint64 numa_node, GError **e
   arena->map = mmap (NULL, arena->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena->map == MAP_FAILED)
     {
-      g_set_error (error, LMT_L2_ERROR, LMT_L2_NO_SPACE, "dram: %.4g GiB of address space: %s", (double) bytes / 1073741824.0,
+      g_set_error (error, LMT_L2_ERROR, LMT_L2_NO_SPACE, "dram: %.4g GiB of address space: %s", (double)bytes / 1073741824.0,
                    g_strerror (errno));
       g_free (arena);
       return NULL;
     }
-  arena->base = (char *) (((guintptr) arena->map + GUARD + huge_step - 1) / huge_step * huge_step);
+  arena->base = (char *)(((guintptr)arena->map + GUARD + huge_step - 1) / huge_step * huge_step);
   /* A write past either end stops here, not in somebody's data. */
   mprotect (arena->base - GUARD, GUARD, PROT_NONE);
   mprotect (arena->base + bytes, GUARD, PROT_NONE);

@@ -4,8 +4,8 @@
 #include <glib.h>
 
 /*
- * One mapping reserved at open, handed out in blocks of 64-byte steps: good fit out of bins by size, neighbours joined when freed.
- * Block records lie outside the memory, in a table that grows by doubling: nothing is allocated per object once warm.
+ * One mapping reserved at open, handed out in blocks of 64-byte steps: good fit out of bins by size, neighbours joined when
+ * freed. Block records lie outside the memory, in a table that grows by doubling: nothing is allocated per object once warm.
  */
 typedef struct _DramArena DramArena;
 

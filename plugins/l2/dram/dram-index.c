@@ -65,11 +65,11 @@ copy_key (DramEntry *entry, const LmtKeyFields *key)
   at += key->hash_len;
   if (key->model_len > 0)
     memcpy (at, key->model, key->model_len);
-  entry->key.model = (const char *) at;
+  entry->key.model = (const char *)at;
   at += key->model_len;
   if (key->salt_len > 0)
     memcpy (at, key->salt, key->salt_len);
-  entry->key.salt = (const char *) at;
+  entry->key.salt = (const char *)at;
   entry->key.struct_size = sizeof *key;
 }
 
@@ -105,7 +105,7 @@ dram_index_add (DramIndex *index, const LmtL2Key *key)
 void
 dram_index_remove (DramIndex *index, DramEntry *entry)
 {
-  guint32 number = (guint32) (entry - index->entries);
+  guint32 number = (guint32)(entry - index->entries);
   guint32 *link = &index->buckets[entry->hash64 & (index->n_buckets - 1)];
   while (*link != number)
     link = &index->entries[*link].next;

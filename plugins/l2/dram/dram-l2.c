@@ -2,8 +2,8 @@
 
 /*
  * Objects in memory, lost at close, with a modelled delay if asked for. `mock` is the same under LMCache's name and keys.
- * An operation with a delay waits in a heap until its time by the host's clock and is carried out then, in the order of due times: so
- * an object is visible with its completion, never before.
+ * An operation with a delay waits in a heap until its time by the host's clock and is carried out then, in the order of due
+ * times: so an object is visible with its completion, never before.
  */
 #include <stdio.h>
 #include <sys/resource.h>
@@ -32,8 +32,10 @@ typedef struct
 static const LmtOption dram_options[] = {
   LMT_OPTION_FULL (DOUBLE, "max_size_gb", DramConfig, max_size_gb, LMT_OPTION_CAPACITY, "0", "0..", "GIB",
                    "Keep at most this much, in GiB; 0 means as much as there is memory; mock: required, above 0", NULL),
-  LMT_OPTION (DOUBLE, "bandwidth_gb", DramConfig, bandwidth_gb, "0", "0..", "Move at most this much a second, in GiB; 0 means no limit"),
-  LMT_OPTION (DOUBLE, "mock_bandwidth_gb", DramConfig, mock_bandwidth_gb, "0", "0..", "The same for mock: required there, above 0"),
+  LMT_OPTION (DOUBLE, "bandwidth_gb", DramConfig, bandwidth_gb, "0", "0..",
+              "Move at most this much a second, in GiB; 0 means no limit"),
+  LMT_OPTION (DOUBLE, "mock_bandwidth_gb", DramConfig, mock_bandwidth_gb, "0", "0..",
+              "The same for mock: required there, above 0"),
   LMT_OPTION (CHOICE, "bandwidth_model", DramConfig, bandwidth_model, NULL, "shared|task",
               "One pipe per direction, or the whole bandwidth for each task; dram: shared, mock: task"),
   LMT_OPTION (DOUBLE, "latency_us", DramConfig, latency_us, "0", "0..1e9", "Delay each operation by this, in us"),
@@ -106,7 +108,7 @@ read_jitter (const char *text, guint64 *seed, double *share, GError **error)
       LmtJsonType type = lmt_json_get_type (value);
       gboolean integer = (type == LMT_JSON_INT && lmt_json_get_int (value) >= 0) || type == LMT_JSON_UINT;
       if (strcmp (name, "seed") == 0 && integer)
-        *seed = type == LMT_JSON_UINT ? lmt_json_get_uint (value) : (guint64) lmt_json_get_int (value);
+        *seed = type == LMT_JSON_UINT ? lmt_json_get_uint (value) : (guint64)lmt_json_get_int (value);
       else if (strcmp (name, "share") == 0 && (integer || type == LMT_JSON_DOUBLE))
         {
           *share = lmt_json_get_double (value);
@@ -137,7 +139,8 @@ dram_check (gconstpointer config_, const char *type, GError **error)
   const DramConfig *config = config_;
   guint64 seed;
   double share;
-  if (!read_jitter (config->jitter, &seed, &share, error) || !check_bandwidth ("bandwidth_gb", config->bandwidth_gb, FALSE, error))
+  if (!read_jitter (config->jitter, &seed, &share, error)
+      || !check_bandwidth ("bandwidth_gb", config->bandwidth_gb, FALSE, error))
     return FALSE;
   if (strcmp (type, "mock") != 0)
     {
@@ -191,7 +194,7 @@ memory_free (void)
     {
       struct rlimit limit;
       if (getrlimit (limits[i], &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        free_bytes = MIN (free_bytes, (guint64) limit.rlim_cur);
+        free_bytes = MIN (free_bytes, (guint64)limit.rlim_cur);
     }
   return free_bytes;
 }
@@ -201,17 +204,17 @@ make_arena (Dram *dram, const DramConfig *config, GError **error)
 {
   guint64 free_bytes = memory_free ();
   double asked = config->max_size_gb * GIB;
-  if (asked > (double) free_bytes)
+  if (asked > (double)free_bytes)
     {
       g_set_error (error, LMT_L2_ERROR, LMT_L2_NO_SPACE, "dram: max_size_gb: %.4g GiB asked, %.4g GiB free", config->max_size_gb,
-                   (double) free_bytes / GIB);
+                   (double)free_bytes / GIB);
       return FALSE;
     }
   /* Twice the address space: what is cut up must not make a store fail that the capacity allows. Untouched pages cost nothing. */
-  guint64 bytes = asked > 0 ? (guint64) asked * 2 + 1048576 : free_bytes;
+  guint64 bytes = asked > 0 ? (guint64)asked * 2 + 1048576 : free_bytes;
   struct rlimit limit;
   if (getrlimit (RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    bytes = asked > 0 ? (guint64) asked + 1048576 : bytes / 2;
+    bytes = asked > 0 ? (guint64)asked + 1048576 : bytes / 2;
   dram->arena = dram_arena_new (bytes, config->huge_pages != 0, config->numa, error);
   if (dram->arena == NULL)
     return FALSE;
@@ -316,7 +319,7 @@ jitter_factor (const Dram *dram, guint64 number)
   if (dram->jitter_share == 0)
     return 1;
   guint64 z = lmt_mix64 (dram->jitter_seed + (number + 1) * G_GUINT64_CONSTANT (0x9E3779B97F4A7C15));
-  return 1 + dram->jitter_share * (2 * ((double) z / 18446744073709551616.0) - 1);
+  return 1 + dram->jitter_share * (2 * ((double)z / 18446744073709551616.0) - 1);
 }
 
 /* Time of the completion; 0: now. */
@@ -331,7 +334,7 @@ due_time (Dram *dram, const LmtL2Io *io, guint64 number)
   guint64 bytes = dram->bytes_per_ns > 0 ? bytes_to_move (dram, io) : 0;
   if (bytes > 0)
     {
-      gint64 takes = (gint64) ((double) bytes / dram->bytes_per_ns * factor);
+      gint64 takes = (gint64)((double)bytes / dram->bytes_per_ns * factor);
       TaskPipe *task = &dram->tasks[io->task % N_TASK_PIPES];
       gint64 *pipe = &dram->pipe_free[io->kind == LMT_L2_STORE ? 0 : 1];
       if (dram->per_task)
@@ -343,7 +346,7 @@ due_time (Dram *dram, const LmtL2Io *io, guint64 number)
       *pipe = MAX (*pipe, now) + takes;
       due = *pipe;
     }
-  return due + (gint64) (dram->latency_ns * factor);
+  return due + (gint64)(dram->latency_ns * factor);
 }
 
 static inline gboolean
@@ -412,13 +415,15 @@ dram_open (gconstpointer config_, const char *type, const LmtL2Host *host, LmtL2
   dram->per_task = config->bandwidth_model != NULL ? strcmp (config->bandwidth_model, "task") == 0 : is_mock;
   dram->bytes_per_ns = bandwidth * GIB / 1e9;
   dram->latency_ns = config->latency_us * 1000;
-  if (!read_jitter (config->jitter, &dram->jitter_seed, &dram->jitter_share, error) || (data && !make_arena (dram, config, error)))
+  if (!read_jitter (config->jitter, &dram->jitter_seed, &dram->jitter_share, error)
+      || (data && !make_arena (dram, config, error)))
     {
       dram_close (dram);
       return NULL;
     }
-  info->depth = (guint32) config->depth;
-  info->capabilities = LMT_L2_CAP_KEEP | LMT_L2_CAP_DELETE | LMT_L2_CAP_CAPACITY | LMT_L2_CAP_TAMPER | (data ? LMT_L2_CAP_DATA : 0);
+  info->depth = (guint32)config->depth;
+  info->capabilities
+      = LMT_L2_CAP_KEEP | LMT_L2_CAP_DELETE | LMT_L2_CAP_CAPACITY | LMT_L2_CAP_TAMPER | (data ? LMT_L2_CAP_DATA : 0);
   info->flags = LMT_L2_INFO_NO_WIRE | LMT_L2_INFO_NO_FILE;
   return dram;
 }
