@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Per record nothing is allocated once the working set is warm: the second round of a replay is counted, whole process, every library. */
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness.h"
+
+static guint64 n_allocations;
+static guint64 at_second_round;
+static guint64 at_end;
+static guint64 first_of_second;
+static guint64 last_of_second;
+
+#ifdef LMT_COUNT_MALLOCS
+extern void *__libc_malloc (size_t size);
+extern void *__libc_calloc (size_t n, size_t size);
+extern void *__libc_realloc (void *memory, size_t size);
+extern void *__libc_memalign (size_t alignment, size_t size);
+
+void *
+malloc (size_t size)
+{
+  __atomic_add_fetch (&n_allocations, 1, __ATOMIC_RELAXED);
+  return __libc_malloc (size);
+}
+
+void *
+calloc (size_t n, size_t size)
+{
+  __atomic_add_fetch (&n_allocations, 1, __ATOMIC_RELAXED);
+  return __libc_calloc (n, size);
+}
+
+void *
+realloc (void *memory, size_t size)
+{
+  __atomic_add_fetch (&n_allocations, 1, __ATOMIC_RELAXED);
+  return __libc_realloc (memory, size);
+}
+
+void *
+aligned_alloc (size_t alignment, size_t size)
+{
+  __atomic_add_fetch (&n_allocations, 1, __ATOMIC_RELAXED);
+  return __libc_memalign (alignment, size);
+}
+
+int
+posix_memalign (void **memory, size_t alignment, size_t size)
+{
+  __atomic_add_fetch (&n_allocations, 1, __ATOMIC_RELAXED);
+  *memory = __libc_memalign (alignment, size);
+  return *memory == NULL;
+}
+#endif
+
+static void
+on_line (const LmtReplayLine *line, gpointer data)
+{
+  if (line->number == first_of_second)
+    at_second_round = n_allocations;
+  if (line->number == last_of_second)
+    at_end = n_allocations;
+}
+
+/* Two rounds; what the second allocated between its first and its last record. */
+static void
+count_second_round (const char *trace, const char *const *flags)
+{
+  g_autoptr (GPtrArray) words = g_ptr_array_new ();
+  g_autofree char *path = g_build_filename (g_getenv ("LMT_TEST_DATA"), "storage", trace, NULL);
+  g_autoptr (GError) error = NULL;
+  const LmtReplayTotals *totals;
+  Harness harness;
+
+#ifndef LMT_COUNT_MALLOCS
+  g_test_skip ("malloc is a sanitizer's");
+  return;
+#endif
+  g_ptr_array_add (words, path);
+  for (guint i = 0; flags[i] != NULL; i++)
+    g_ptr_array_add (words, (gpointer)flags[i]);
+  g_ptr_array_add (words, (gpointer) "--loop");
+  g_ptr_array_add (words, (gpointer) "2");
+  g_ptr_array_add (words, (gpointer) "--speed");
+  g_ptr_array_add (words, (gpointer) "0");
+  g_ptr_array_add (words, NULL);
+  g_assert_true (harness_open (&harness, (const char *const *)words->pdata, NULL, &error));
+  {
+    LmtRecord record;
+    guint64 n = 0;
+
+    while (lmt_reader_next (harness.reader, &record) == LMT_READ_RECORD)
+      n++;
+    g_assert_true (lmt_reader_rewind (harness.reader, &error));
+    first_of_second = n + 1;
+    last_of_second = 2 * n;
+  }
+  harness.plan.in_order = TRUE;
+  lmt_replay_set_sink (harness.replay, on_line, NULL);
+  g_assert_true (harness_run (&harness, &error));
+  totals = lmt_replay_get_totals (harness.replay);
+  g_assert_cmpuint (totals->records, ==, last_of_second);
+  g_assert_cmpuint (totals->status[LMT_STATUS_OK], ==, last_of_second);
+  g_test_message ("%s: %" G_GUINT64_FORMAT " allocations before, %" G_GUINT64_FORMAT " in the second round", trace, at_second_round,
+                  at_end - at_second_round);
+  g_assert_cmpuint (at_second_round, >, 0);
+  g_assert_cmpuint (at_end - at_second_round, ==, 0);
+  harness_close (&harness);
+}
+
+static void
+test_l1 (void)
+{
+  static const char *const flags[] = { "--l1-size-gb", "0.0625", "--eviction-policy", "LRU", NULL };
+
+  count_second_round ("0.5.6/large.lct", flags);
+}
+
+static void
+test_dram (void)
+{
+  static const char *const flags[] = { "--l1-size-gb", "0.0625",       "--eviction-policy",           "LRU",
+                                       "--l2-adapter", "{\"type\":\"dram\",\"data\":false}", NULL };
+
+  count_second_round ("0.5.6/large.lct", flags);
+}
+
+static void
+test_evicting (void)
+{
+  static const char *const flags[] = { "--l1-size-gb", "0.00390625", "--eviction-policy", "ARC", "--l2-store-policy", "skip_l1",
+                                       "--l2-adapter", "{\"type\":\"dram\",\"data\":false}", NULL };
+
+  count_second_round ("0.5.6/large.lct", flags);
+}
+
+int
+main (int argc, char **argv)
+{
+  setlocale (LC_ALL, "");
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/mallocs/l1", test_l1);
+  g_test_add_func ("/mallocs/dram", test_dram);
+  g_test_add_func ("/mallocs/evicting", test_evicting);
+  return g_test_run ();
+}
