@@ -141,7 +141,8 @@ cli_replay_result_set_totals (CliReplayResult *result, const LmtReplayTotals *to
   result->late = totals->late;
   result->recorded_span_s = totals->recorded_span_s;
   result->duration_s = (double)totals->duration_ns / 1e9;
-  result->partial = totals->interrupted;
+  result->malformed = totals->malformed;
+  result->partial = result->partial || totals->interrupted;
   cli_figures_from_stats (&result->lag, totals->lag, cli_replay_rank (result->compat));
 }
 
@@ -356,6 +357,12 @@ replay_late_share (const CliReplayResult *result)
   return result->lag.count == 0 ? 0 : (double)result->late / (double)result->lag.count;
 }
 
+static const char *
+replay_clock_word (const CliReplayResult *result)
+{
+  return result->clock_word != NULL ? result->clock_word : result->settled ? "settled" : "real";
+}
+
 /* TRUE: a percentile is thin. */
 static gboolean
 replay_add_pacing (LmtReport *report, const CliReplayResult *result)
@@ -365,7 +372,7 @@ replay_add_pacing (LmtReport *report, const CliReplayResult *result)
   const gboolean thin = has_lag && result->lag.count < P99_SAMPLES;
   char json[32];
 
-  lmt_section_add_string (section, "clock", "Clock", result->settled ? "settled" : "real");
+  lmt_section_add_string (section, "clock", "Clock", replay_clock_word (result));
   lmt_section_add_rounded (section, "recorded_span_s", "Recorded span (s)", result->recorded_span_s);
   lmt_section_add_double (section, "speed", "Speed", result->speed);
   if (has_lag)
@@ -377,6 +384,35 @@ replay_add_pacing (LmtReport *report, const CliReplayResult *result)
       lmt_section_add_json (section, "late_share", lmt_json_format_double (replay_late_share (result), json));
     }
   return thin;
+}
+
+/* Call time and completion time apart, or waiting for what a call set off would be hidden. TRUE: a percentile is thin. */
+static gboolean
+replay_add_completion (LmtReport *report, GPtrArray *rows)
+{
+  LmtSection *section = NULL;
+  gboolean any_thin = FALSE;
+
+  for (guint i = 0; i < rows->len; i++)
+    {
+      const CliReplayRow *const row = g_ptr_array_index (rows, i);
+      const CliFigures *const done = &row->done;
+      if (done->count == 0)
+        continue;
+      g_autofree char *name = replay_short_name (row->qualname);
+      g_autofree char *key = g_strdup_printf ("%s_count", name);
+      g_autofree char *label = g_strdup_printf ("%s count", name);
+      if (section == NULL)
+        section = lmt_report_add_section (report, "completion", "Completion (ms)", TRUE);
+      lmt_section_add_int (section, key, label, (gint64)done->count);
+      replay_add_op_entry (section, name, "mean", done->mean_ms, FALSE);
+      replay_add_op_entry (section, name, "p50", done->p50_ms, FALSE);
+      replay_add_op_entry (section, name, "p99", done->p99_ms, done->count < P99_SAMPLES);
+      replay_add_op_entry (section, name, "p99.9", done->p999_ms, done->count < P999_SAMPLES);
+      replay_add_op_entry (section, name, "max", done->max_ms, FALSE);
+      any_thin = any_thin || done->count < P999_SAMPLES;
+    }
+  return any_thin;
 }
 
 static void
@@ -391,19 +427,15 @@ replay_add_status (LmtReport *report, const CliReplayResult *result)
     { "undecodable", "Records undecodable", result->status[LMT_STATUS_UNDECODABLE] },
     { "mismatch", "Records mismatch", result->status[LMT_STATUS_MISMATCH] },
     { "malformed", "Frames malformed", result->malformed },
+    { "lost_bytes", "Bytes lost to damage", result->lost_bytes },
     { "left_out", "Records left out by selection", result->left_out },
     { "not_reached", "Records not reached", result->not_reached },
   };
-  LmtSection *section = NULL;
 
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
-    {
-      if (rows[i].value == 0)
-        continue;
-      if (section == NULL)
-        section = lmt_report_add_section (report, "status", "Status", TRUE);
-      lmt_section_add_int (section, rows[i].key, rows[i].label, (gint64)rows[i].value);
-    }
+    if (rows[i].value > 0)
+      lmt_section_add_int (lmt_report_ensure_section (report, "status", "Status"), rows[i].key, rows[i].label,
+                           (gint64)rows[i].value);
 }
 
 LmtReport *
@@ -411,7 +443,7 @@ cli_replay_report (const CliReplayResult *result)
 {
   g_return_val_if_fail (result != NULL, NULL);
 
-  LmtReport *const report = lmt_report_new ("Trace Replay Result", LMT_REPORT_WIDTH);
+  LmtReport *const report = lmt_report_new (result->title != NULL ? result->title : "Trace Replay Result", LMT_REPORT_WIDTH);
   g_autoptr (GPtrArray) rows = replay_sorted_rows (result);
   replay_add_overall (report, result);
   gboolean thin = replay_add_ops (report, result, rows);
@@ -419,9 +451,12 @@ cli_replay_report (const CliReplayResult *result)
     return report;
   replay_add_per_op (report, rows);
   thin = replay_add_pacing (report, result) || thin;
+  thin = replay_add_completion (report, rows) || thin;
   replay_add_status (report, result);
   if (thin)
     lmt_report_add_foot (report, "* fewer samples than the percentile needs");
+  if (result->partial)
+    lmt_report_add_foot (report, "interrupted: the figures are partial");
   return report;
 }
 
@@ -542,7 +577,7 @@ replay_write_pacing (LmtJsonWriter *json, const CliReplayResult *result)
   lmt_json_writer_key (json, "pacing");
   lmt_json_writer_begin_object (json);
   lmt_json_writer_key (json, "clock");
-  lmt_json_writer_string (json, result->settled ? "settled" : "real");
+  lmt_json_writer_string (json, replay_clock_word (result));
   replay_write_double (json, "late_share", replay_late_share (result));
   replay_write_double (json, "recorded_span_s", result->recorded_span_s);
   replay_write_double (json, "speed", result->speed);
@@ -672,6 +707,8 @@ cli_replay_append_jsonl (GString *out, const CliReplayLine *line, guint32 compat
           lmt_json_append_escaped (out, line->error, strlen (line->error));
           g_string_append_c (out, '"');
         }
+      if (line->file > 0)
+        g_string_append_printf (out, ", \"file\": %u", line->file);
     }
   g_string_append (out, "}\n");
 }

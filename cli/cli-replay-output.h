@@ -72,6 +72,9 @@ typedef struct
   double speed;
   CliFigures lag;
   gboolean settled;
+  const char *clock_word; /* (nullable): row "Clock"; NULL: settled or real */
+  const char *title;      /* (nullable): NULL: Trace Replay Result */
+  guint64 lost_bytes;     /* stepped over behind a damaged length */
   gboolean partial;
   const CliReplayRow *rows;
   guint n_rows;
@@ -84,9 +87,9 @@ void cli_replay_result_set_totals (CliReplayResult *result, const LmtReplayTotal
 
 /**
  * cli_replay_report:
- * Returns: (transfer full): title, Overall, Per-Op Latency; without compat also Pacing, Status (text only if a row isn't 0) and
- * `per_op` (JSON). The level's own sections come behind, added by the caller with LmtLevelOps.report. The foot line is there if
- * it is needed.
+ * Returns: (transfer full): title, Overall, Per-Op Latency; without compat also Pacing, Completion (if a call had one), Status
+ * (if a row isn't 0) and `per_op` (JSON). The level's own sections come behind, added by the caller with LmtLevelOps.report. The
+ * foot line is there if it is needed.
  */
 LmtReport *cli_replay_report (const CliReplayResult *result);
 
@@ -117,6 +120,7 @@ typedef struct
   double done_ms;
   guint64 bytes;
   const char *error;
+  guint file; /* from 1, with several FILEs; else 0 */
 } CliReplayLine;
 
 void cli_replay_line_from_loop (CliReplayLine *line, const LmtReplayLine *loop_line);

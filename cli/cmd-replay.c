@@ -1,2 +1,556 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <lmtrace/lmtrace.h>
+#include "cli-replay.h"
+
+#include <string.h>
+
+#define GROUP_REPLAY "Replay"
+#define GROUP_INPUT "Input"
+#define GROUP_OUTPUT "Output"
+
+#define ROW(kind, key, member, flags, def, range, arg, help, group)                                                              \
+  LMT_OPTION_FULL (kind, key, ReplayConfig, member, flags, def, range, arg, help, group)
+
+const LmtOption replay_options[]
+    = { ROW (DOUBLE, "speed", speed, 0, "1", "0..", "N", "Replay N times as fast as recorded; 0: as fast as dependencies allow",
+             GROUP_REPLAY),
+        ROW (DURATION, "max-gap", max_gap_ns, 0, NULL, "0..", "DUR", "Cut longer idle times to DUR", GROUP_REPLAY),
+        ROW (COUNT, "loop", loop, 0, "1", "1..", "N", "Replay the selection N times; times go on from the last", GROUP_REPLAY),
+        ROW (COUNT, "limit", limit, 0, NULL, "1..", "N", "Stop after N records", GROUP_REPLAY),
+        ROW (BOOL, "dry-run", dry_run, 0, NULL, NULL, NULL, "Decode and plan, touch nothing", GROUP_REPLAY),
+        ROW (DURATION, "drain-timeout", drain_timeout_ns, 0, "30s", "0..", "DUR",
+             "Wait at most DUR for what is in flight at the end", GROUP_REPLAY),
+        ROW (STRING, "max-errors", max_errors, 0, "0", "nonempty", "N[%]",
+             "Let N records, or N% of them, fail or mismatch before exit 1", GROUP_REPLAY),
+        ROW (DURATION, "max-lag", max_lag_ns, 0, NULL, "0..", "DUR", "Exit 1 if the p99 of the lag is above DUR", GROUP_REPLAY),
+        ROW (UINT, "seed", seed, 0, "0", NULL, "N", "Seed of whatever a level draws", GROUP_REPLAY),
+        ROW (STRINGS, "yes-destroy", yes_destroy, 0, NULL, "nonempty", "TARGET",
+             "Allow data of TARGET to be destroyed; repeatable", GROUP_REPLAY),
+
+        ROW (BOOL, "merge", merge, 0, NULL, NULL, NULL, "Replay all FILEs as one, by wall time", GROUP_INPUT),
+        ROW (BOOL, "resync", resync, 0, NULL, NULL, NULL, "After a damaged length go on at the next frame that decodes",
+             GROUP_INPUT),
+        ROW (BOOL, "follow", follow, 0, NULL, NULL, NULL, "Wait for more at the end of a growing file", GROUP_INPUT),
+        ROW (DURATION, "follow-idle", follow_idle_ns, 0, NULL, "0..", "DUR", "With --follow: stop when nothing came for DUR",
+             GROUP_INPUT),
+        ROW (BOOL, "allow-unknown-schema", allow_unknown_schema, 0, NULL, NULL, NULL,
+             "Replay a schema number this build doesn't know", GROUP_INPUT),
+
+        ROW (BOOL, "verbose", verbose, 0, NULL, NULL, NULL, "Print one line per record", GROUP_OUTPUT),
+        ROW (STRING, "jsonl-out", jsonl_out, 0, NULL, "nonempty", "PATH", "Write one JSON object per record to PATH; -: stdout",
+             GROUP_OUTPUT),
+        ROW (STRING, "output-dir", output_dir, 0, ".", "nonempty", "DIR", "Folder of trace_replay_ops.csv; made with its parents",
+             GROUP_OUTPUT),
+        ROW (BOOL, "no-csv", no_csv, 0, NULL, NULL, NULL, "Write no trace_replay_ops.csv", GROUP_OUTPUT),
+        ROW (OPT_STRING, "json", json, 0, NULL, NULL, "PATH", "Write trace_replay_summary.json, or the same to PATH; -: stdout",
+             GROUP_OUTPUT),
+        ROW (DURATION, "interval", interval_ns, 0, NULL, "(0..", "DUR", "Tell the figures every DUR", GROUP_OUTPUT),
+        ROW (STRING, "stats-out", stats_out, 0, NULL, "nonempty", "PATH", "Write the periodic figures as JSON objects to PATH",
+             GROUP_OUTPUT),
+        ROW (CHOICE, "compat", compat, 0, NULL, "lmcache|lmcache-0.5.6|lmcache-0.5.7", NULL,
+             "Print and write exactly what LMCache would", GROUP_OUTPUT),
+        ROW (BOOL, "print-config", print_config, 0, NULL, NULL, NULL, "Print the effective values with their origin and stop",
+             GROUP_OUTPUT),
+
+        ROW (UINT, "copies", copies, LMT_OPTION_HIDDEN, NULL, NULL, "N", "Replay N tenants", GROUP_REPLAY),
+        ROW (BOOL, "key-offset", key_offset, LMT_OPTION_HIDDEN, NULL, NULL, NULL, "Give each copy keys of its own", GROUP_REPLAY),
+        ROW (BOOL, "close-pairs", close_pairs, LMT_OPTION_HIDDEN, NULL, NULL, NULL,
+             "Take the other half of pairs a selection opens", GROUP_INPUT),
+        ROW (DURATION, "session-gap", session_gap_ns, LMT_OPTION_HIDDEN, NULL, NULL, "DUR", "Part sessions at gaps of DUR",
+             GROUP_INPUT),
+        ROW (FRACTION, "sample-sessions", sample_sessions, LMT_OPTION_HIDDEN, NULL, NULL, "F", "Take a share of the sessions",
+             GROUP_INPUT),
+        LMT_OPTION_END };
+
+static const char *const examples[] = {
+  "lmtrace replay run.lct --l1-size-gb 8 --eviction-policy LRU",
+  "lmtrace replay run.lct --l1-size-gb 8 --eviction-policy LRU --speed 0 --l2 fs:base_path=/data/kv",
+  "lmtrace replay run.lct.zst --l1-size-gb 8 --eviction-policy ARC --jsonl-out run.jsonl --format json",
+  NULL,
+};
+
+static const char more_text[]
+    = "The level in FILE's header decides which plugin replays it; that plugin's flags are shown when FILE is named before "
+      "--help, or "
+      "with --help-all.\n\n"
+      "Several FILEs are replayed one after another. Each has its own origin of time, its own session and its own report: one "
+      "table per "
+      "FILE, one object per FILE in `files` of --format json, trace_replay_ops.csv for the first and trace_replay_ops.2.csv and "
+      "so on for "
+      "the others (trace_replay_summary.json alike). With --merge they are one replay, ordered by wall time.\n\n"
+      "A signal (INT, TERM, HUP) ends the run with complete reports marked partial and exit code 130; a second one stops waiting "
+      "for "
+      "what is in flight. USR1 prints an interim table on stderr.";
+
+static int cmd_replay_run (const LmtCommandContext *context, GError **error);
+
+const LmtCommandOps cmd_replay_ops = {
+  .struct_size = sizeof (LmtCommandOps),
+  .config_size = sizeof (ReplayConfig),
+  .name = "replay",
+  .summary = "Replay trace files at their recorded pace and report what happened",
+  .synopsis = "[OPTIONS] FILE…",
+  .examples = examples,
+  .options = replay_options,
+  .run = cmd_replay_run,
+  .prepare = replay_prepare,
+  .prepared_free = replay_prepared_free,
+  .min_operands = 1,
+  .max_operands = G_MAXUINT32,
+  .more_text = more_text,
+};
+
+/* -------- what the flags mean together -------- */
+
+static gboolean
+refuse_unserved (const LmtOptions *options, GError **error)
+{
+  static const char *const names[] = { "copies", "key-offset", "close-pairs" };
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    if (lmt_options_is_set (options, names[i]))
+      {
+        g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "--%s: `replay` doesn't offer it yet", names[i]);
+        return FALSE;
+      }
+  return TRUE;
+}
+
+/* Two streams on one stdout would be neither. */
+static gboolean
+check_stdout (const LmtCommandContext *context, const ReplayConfig *config, GError **error)
+{
+  const struct
+  {
+    const char *flag;
+    gboolean wants;
+    gboolean moves_report;
+  } users[] = {
+    { "--jsonl-out", g_strcmp0 (config->jsonl_out, "-") == 0, TRUE },
+    { "--stats-out", g_strcmp0 (config->stats_out, "-") == 0, TRUE },
+    { "--json", g_strcmp0 (config->json, "-") == 0, TRUE },
+    { "--format", lmt_output_get_format (context->output) != LMT_FORMAT_TEXT && !context->quiet, FALSE },
+    { "--verbose", config->verbose != 0, FALSE },
+  };
+  const char *taken = NULL;
+  gboolean moves = FALSE;
+
+  for (guint i = 0; i < G_N_ELEMENTS (users); i++)
+    {
+      if (!users[i].wants)
+        continue;
+      if (taken != NULL)
+        {
+          g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: stdout: expected it free, found it taken by %s", users[i].flag,
+                       taken);
+          return FALSE;
+        }
+      taken = users[i].flag;
+      moves = users[i].moves_report;
+    }
+  if (moves)
+    lmt_output_set_stdout_taken (context->output);
+  return TRUE;
+}
+
+/**
+ * Tolerance: `--max-errors N` or `N%`.
+ */
+typedef struct
+{
+  guint64 records;
+  double share; /* below 0: @records counts */
+} Tolerance;
+
+static gboolean
+parse_tolerance (const char *text, Tolerance *tolerance, GError **error)
+{
+  tolerance->share = -1;
+  tolerance->records = 0;
+  gboolean ok = g_str_has_suffix (text, "%") ? lmt_parse_fraction (text, &tolerance->share, error)
+                                             : lmt_parse_count (text, &tolerance->records, error);
+  if (!ok)
+    g_prefix_error (error, "--max-errors: ");
+  return ok;
+}
+
+static guint
+compat_release (const ReplayConfig *config)
+{
+  if (config->compat == NULL || *config->compat == '\0')
+    return 0;
+  return strcmp (config->compat, "lmcache-0.5.7") == 0 ? 57 : 56;
+}
+
+static int
+print_config (const LmtCommandContext *context, GError **error)
+{
+  g_autoptr (LmtReport) report = cli_options_report (context->options, "replay");
+  return lmt_output_report (context->output, report, NULL, FALSE, 0, error) ? 0 : 1;
+}
+
+/* -------- one FILE -------- */
+
+static void
+run_free (gpointer data)
+{
+  ReplayRun *run = data;
+  const LmtLevelOps *level = run->prepared->level;
+  if (run->session != NULL && level->free != NULL)
+    level->free (run->session);
+  g_clear_object (&run->replay);
+  lmt_select_free (run->select);
+  if (run->line != NULL)
+    g_string_free (run->line, TRUE);
+  g_free (run->digest);
+  g_free (run->title);
+  g_free (run);
+}
+
+/* Checks all that can be checked without touching anything. */
+static ReplayRun *
+run_new (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArray *files, guint index, GError **error)
+{
+  const ReplayConfig *config = context->config;
+  const LmtLevelOps *level = prepared->level;
+  ReplayRun *run = g_new0 (ReplayRun, 1);
+
+  run->context = context;
+  run->config = config;
+  run->prepared = prepared;
+  run->file = g_ptr_array_index (files, index);
+  run->index = index;
+  run->n_files = files->len;
+  run->compat = compat_release (config);
+  if (files->len > 1)
+    run->title = g_strdup_printf ("Trace Replay Result: %s", run->file->path);
+  run->header = lmt_reader_get_header (run->file->reader);
+  run->replay = lmt_replay_new (context->registry, level);
+  run->env = (LmtReplayEnv){
+    .struct_size = sizeof (LmtReplayEnv),
+    .n_headers = 1,
+    .registry = context->registry,
+    .replay = run->replay,
+    .headers = &run->header,
+    .options = context->options,
+    .config = prepared->level_config,
+    .clock = lmt_clock_real (),
+    .speed = config->speed,
+    .dry_run = config->dry_run,
+    .compat = run->compat,
+    .seed = config->seed,
+    .drain_timeout_ns = config->drain_timeout_ns,
+    .quiet = context->quiet,
+    .yes_destroy = (const char *const *)config->yes_destroy,
+    .interrupts = context->interrupts,
+  };
+  lmt_replay_set_warnings (run->replay, context->warnings);
+
+  gboolean ok = TRUE;
+  if (lmt_select_wants_span (&prepared->select))
+    ok = replay_file_count (run->file, context->interrupts, error);
+  if (ok)
+    ok = (run->select = lmt_select_new (&prepared->select, run->header, run->file->span_s, error)) != NULL;
+  if (ok)
+    ok = (run->session = level->configure (&run->env, error)) != NULL;
+  if (ok)
+    return run;
+  if (index > 0 || files->len > 1)
+    g_prefix_error (error, "%s: ", run->file->path);
+  run_free (run);
+  return NULL;
+}
+
+static gboolean
+run_start (ReplayRun *run, GError **error)
+{
+  const LmtLevelOps *level = run->prepared->level;
+  if (level->start != NULL && !level->start (run->session, error))
+    return FALSE;
+  run->started = TRUE;
+  return TRUE;
+}
+
+static void warn (ReplayRun *run, const char *kind, const char *format, ...) G_GNUC_PRINTF (3, 4);
+
+static void
+warn (ReplayRun *run, const char *kind, const char *format, ...)
+{
+  va_list args;
+  va_start (args, format);
+  g_autofree char *text = g_strdup_vprintf (format, args);
+  va_end (args);
+  lmt_warnings_add (run->context->warnings, kind, text);
+}
+
+/* cli.md 8.3: what the figures make of the exit code. */
+static int
+judge (ReplayRun *run, const Tolerance *tolerance)
+{
+  const LmtReplayTotals *totals = lmt_replay_get_totals (run->replay);
+  const LmtReaderStats *stats = lmt_reader_get_stats (run->file->reader);
+  const LmtLevelOps *level = run->prepared->level;
+  guint64 bad = totals->status[LMT_STATUS_FAILED] + totals->status[LMT_STATUS_MISMATCH];
+  guint64 replayed = totals->status[LMT_STATUS_OK] + totals->status[LMT_STATUS_MISMATCH];
+  guint64 passed_over = totals->status[LMT_STATUS_SKIPPED] + totals->status[LMT_STATUS_UNDECODABLE];
+  int code = run->broken ? 2 : 0;
+
+  if (tolerance->share >= 0 ? (double)bad > tolerance->share * (double)totals->records : bad > tolerance->records)
+    code = MAX (code, 1);
+  if (passed_over > 0 && replayed == 0 && bad == 0)
+    {
+      warn (run, "nothing-replayed", "%s: not one of %" G_GUINT64_FORMAT " records could be replayed", run->file->path,
+            totals->records);
+      code = MAX (code, 1);
+    }
+  if (run->context->strict && (passed_over > 0 || stats->malformed > 0 || stats->tail != LMT_TAIL_CLEAN))
+    code = MAX (code, 1);
+  if (run->config->max_lag_ns > 0 && totals->lag != NULL)
+    {
+      gint64 p99 = lmt_stats_percentile (totals->lag, 990, LMT_RANK_NEAREST);
+      if (p99 > run->config->max_lag_ns)
+        {
+          warn (run, "max-lag", "%s: lag p99: expected at most %.3f ms, found %.3f ms", run->file->path,
+                (double)run->config->max_lag_ns / 1e6, (double)p99 / 1e6);
+          code = MAX (code, 1);
+        }
+    }
+  if (level->exit_code != NULL)
+    code = MAX (code, level->exit_code (run->session));
+  return totals->interrupted || g_atomic_int_get (run->context->interrupts) > 0 ? 130 : code;
+}
+
+static void
+run_replay (ReplayRun *run, const Tolerance *tolerance)
+{
+  const ReplayConfig *config = run->config;
+  g_autoptr (GError) error = NULL;
+  LmtReplayPlan plan = {
+    .speed = config->speed,
+    .max_gap_ns = config->max_gap_ns,
+    .limit = config->limit,
+    .loops = config->loop,
+    .in_order = run->compat != 0,
+    .select = lmt_select_is_empty (run->select) ? NULL : run->select,
+    .clock = run->env.clock,
+    .interrupts = run->context->interrupts,
+    .max_lag_ns = config->max_lag_ns,
+  };
+  if (!run->file->counted)
+    replay_file_count (run->file, run->context->interrupts, &error);
+  if (error == NULL)
+    {
+      run->n_total = run->file->n_records * config->loop;
+      replay_watch_attach (run);
+      lmt_replay_run (run->replay, run->file->reader, run->session, &plan, &error);
+      replay_watch_detach (run);
+    }
+  if (error != NULL)
+    {
+      lmt_log_failure (error->message);
+      run->broken = TRUE;
+    }
+  run->exit_code = judge (run, tolerance);
+}
+
+gboolean
+replay_run_is_partial (const ReplayRun *run)
+{
+  return run->broken || run->exit_code == 130 || lmt_replay_get_totals (run->replay)->interrupted;
+}
+
+/* -------- reports -------- */
+
+/**
+ * Report: what all FILEs together give to stdout and --output.
+ */
+typedef struct
+{
+  GString *text;
+  GString *metrics; /* several FILEs: objects of a list */
+  GString *csv;
+  gboolean partial;
+} Report;
+
+static gboolean
+write_files (ReplayRun *run, const CliReplayResult *result, const LmtReport *report, const char *csv, GError **error)
+{
+  ReplayPlaces *places = run->places;
+  if (places->csv_path != NULL)
+    {
+      g_autofree char *path = replay_places_numbered (places->csv_path, run->index);
+      if (!lmt_output_write_file (path, csv, -1, error))
+        return FALSE;
+    }
+  if (places->summary_path != NULL)
+    {
+      g_autofree char *path = replay_places_numbered (places->summary_path, run->index);
+      g_autofree char *summary = replay_summary_new (run, result, report);
+      if (!lmt_output_write_file (path, summary, -1, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+/* One FILE: the report as it is. */
+static gboolean
+show_single (ReplayRun *run, const LmtReport *report, const char *csv, int exit_code, GError **error)
+{
+  return lmt_output_report (run->context->output, report, csv, replay_run_is_partial (run), exit_code, error);
+}
+
+/* Several: tables one after another, with a line between; one envelope with a list. */
+static void
+gather (ReplayRun *run, const LmtReport *report, const char *csv, Report *all)
+{
+  g_autofree char *text = lmt_report_to_text (report);
+  LmtJsonWriter *json;
+
+  if (all->text->len > 0)
+    g_string_append_c (all->text, '\n');
+  g_string_append (all->text, text);
+  if (all->csv->len > 0)
+    g_string_append (all->csv, "\r\n");
+  g_string_append (all->csv, csv);
+  if (all->metrics->len > 0)
+    g_string_append (all->metrics, ", ");
+  g_string_append (all->metrics, "{\"file\": \"");
+  lmt_json_append_escaped (all->metrics, run->file->path, strlen (run->file->path));
+  g_string_append_printf (all->metrics, "\", \"exit\": %d, \"partial\": %s, \"metrics\": ", run->exit_code,
+                          replay_run_is_partial (run) ? "true" : "false");
+  json = lmt_json_writer_new (all->metrics, LMT_JSON_STYLE_SPACED);
+  lmt_report_write_metrics (report, json);
+  lmt_json_writer_free (json);
+  g_string_append_c (all->metrics, '}');
+  all->partial = all->partial || replay_run_is_partial (run);
+}
+
+static gboolean
+show_all (const LmtCommandContext *context, Report *all, int exit_code, GError **error)
+{
+  g_autofree char *metrics = g_strdup_printf ("{\"files\": [%s]}", all->metrics->str);
+  return lmt_output_raw (context->output, "Trace Replay Result", all->text->str, metrics, all->csv->str, all->partial, exit_code,
+                         error);
+}
+
+/* -------- the order of work -------- */
+
+/* A failing write of a report is 1 with one line (cli.md 8.3). */
+static void
+told (GError **error, int *exit_code)
+{
+  lmt_log_failure ((*error)->message);
+  g_clear_error (error);
+  *exit_code = MAX (*exit_code, 1);
+}
+
+static void
+run_report (ReplayRun *run, Report *all, int *exit_code)
+{
+  const LmtLevelOps *level = run->prepared->level;
+  CliReplayResult result;
+  GError *error = NULL;
+
+  if (level->digest_row != NULL)
+    run->digest = level->digest_row (run->session, 0);
+  replay_result_init (&result, run);
+  g_autoptr (LmtReport) report = replay_report_new (run, &result);
+  g_autofree char *csv = cli_replay_csv (&result);
+  if (!write_files (run, &result, report, csv, &error))
+    told (&error, exit_code);
+  if (run->n_files > 1)
+    gather (run, report, csv, all);
+  else if (!show_single (run, report, csv, *exit_code, &error))
+    told (&error, exit_code);
+  replay_result_clear (&result);
+}
+
+/* A later FILE whose session can't start is told and passed over. */
+static void
+run_one (ReplayRun *run, const Tolerance *tolerance, Report *all, int *exit_code)
+{
+  g_autoptr (GError) error = NULL;
+  if (!run->started && !run_start (run, &error))
+    {
+      g_prefix_error (&error, "%s: ", run->file->path);
+      lmt_log_failure (error->message);
+      *exit_code = MAX (*exit_code, 2);
+      return;
+    }
+  run_replay (run, tolerance);
+  *exit_code = MAX (*exit_code, run->exit_code);
+  run_report (run, all, exit_code);
+}
+
+/* Outputs and the first session: FALSE leaves nothing behind. */
+static ReplayPlaces *
+begin (const LmtCommandContext *context, GPtrArray *files, GPtrArray *runs, GError **error)
+{
+  g_autoptr (ReplayPlaces) places = replay_places_open (context, context->config, files, error);
+  if (places == NULL)
+    return NULL;
+  if (!run_start (g_ptr_array_index (runs, 0), error) || !replay_places_commit (places, error))
+    {
+      replay_places_undo (places);
+      return NULL;
+    }
+  return g_steal_pointer (&places);
+}
+
+static int
+replay_all (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArray *files, const Tolerance *tolerance,
+            int exit_code, GError **error)
+{
+  g_autoptr (GPtrArray) runs = g_ptr_array_new_with_free_func (run_free);
+  g_autoptr (GString) text = g_string_new (NULL);
+  g_autoptr (GString) metrics = g_string_new (NULL);
+  g_autoptr (GString) csv = g_string_new (NULL);
+  Report all = { text, metrics, csv, FALSE };
+  GError *local = NULL;
+
+  for (guint i = 0; i < files->len; i++)
+    {
+      ReplayRun *run = run_new (context, prepared, files, i, error);
+      if (run == NULL)
+        return 2;
+      g_ptr_array_add (runs, run);
+    }
+  g_autoptr (ReplayPlaces) places = begin (context, files, runs, error);
+  if (places == NULL)
+    return 2;
+  for (guint i = 0; i < runs->len; i++)
+    {
+      ReplayRun *run = g_ptr_array_index (runs, i);
+      run->places = places;
+      run_one (run, tolerance, &all, &exit_code);
+    }
+  if (files->len > 1 && !show_all (context, &all, exit_code, &local))
+    told (&local, &exit_code);
+  if (!replay_places_close (places, &local))
+    told (&local, &exit_code);
+  return exit_code;
+}
+
+static int
+cmd_replay_run (const LmtCommandContext *context, GError **error)
+{
+  const ReplayConfig *config = context->config;
+  ReplayPrepared *prepared = lmt_command_context_get_prepared (context);
+  Tolerance tolerance;
+  int exit_code = 0;
+
+  if (!refuse_unserved (context->options, error) || !parse_tolerance (config->max_errors, &tolerance, error))
+    return 2;
+  if (config->print_config)
+    return print_config (context, error);
+  if (!check_stdout (context, config, error))
+    return 2;
+  g_autoptr (GPtrArray) files = replay_open_files (context, config, prepared, &exit_code, error);
+  if (files == NULL)
+    return g_atomic_int_get (context->interrupts) > 0 ? 130 : 2;
+  if (prepared->level == NULL)
+    {
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: became a trace file after the command line was read",
+                   ((ReplayFile *)g_ptr_array_index (files, 0))->path);
+      return 2;
+    }
+  return replay_all (context, prepared, files, &tolerance, exit_code, error);
+}

@@ -120,6 +120,10 @@ typedef struct
   void (*free) (gpointer session);
   /* A figure for the progress line: "L2 depth 12". @out of 64 bytes. */
   void (*progress) (gpointer session, char *out);
+  /* The clock the session ran by, for the row "Clock": "settled", "real time" … NULL: "real time". Static. */
+  const char *(*clock_word) (gpointer session);
+  /* Two runs of this trace give the same outcome: member "settled" of the report. NULL: no. */
+  gboolean (*is_settled) (gpointer session);
 } LmtLevelOps;
 
 /**

@@ -106,6 +106,20 @@ lmt_report_add_section (LmtReport *report, const char *key, const char *label, g
 }
 
 LmtSection *
+lmt_report_ensure_section (LmtReport *report, const char *key, const char *label)
+{
+  g_return_val_if_fail (report != NULL && key != NULL, NULL);
+
+  for (guint i = 0; i < report->sections->len; i++)
+    {
+      LmtSection *const section = report->sections->pdata[i];
+      if (g_strcmp0 (section->key, key) == 0)
+        return section;
+    }
+  return lmt_report_add_section (report, key, label, TRUE);
+}
+
+LmtSection *
 lmt_report_add_table (LmtReport *report, const char *key, const char *label, const char *const *columns)
 {
   g_return_val_if_fail (report != NULL && columns != NULL && columns[0] != NULL, NULL);

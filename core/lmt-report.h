@@ -19,6 +19,8 @@ const char *lmt_report_get_title (const LmtReport *report);
 
 /* @key NULL: entries stand directly in `metrics`. @label NULL: no line. @text FALSE: in JSON only. */
 LmtSection *lmt_report_add_section (LmtReport *report, const char *key, const char *label, gboolean text);
+/* The section of that key, or a new one at the end: for what core and a level both have rows for ("status"). */
+LmtSection *lmt_report_ensure_section (LmtReport *report, const char *key, const char *label);
 void lmt_section_add_int (LmtSection *section, const char *key, const char *label, gint64 value);
 void lmt_section_add_double (LmtSection *section, const char *key, const char *label, double value); /* text %.2f */
 /* Latencies and durations (cli.md 1.2): rounded to three decimals, which is what JSON shows; text rounds that again to two. */

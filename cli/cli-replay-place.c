@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli-replay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CSV_NAME "trace_replay_ops.csv"
+#define SUMMARY_NAME "trace_replay_summary.json"
+
+static gboolean
+fail (GError **error, const char *flag, const char *path, const char *what, int code)
+{
+  g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: %s: %s: %s", flag, path, what, g_strerror (code));
+  return FALSE;
+}
+
+static void
+remember (ReplayPlaces *places, const char *path)
+{
+  g_ptr_array_add (places->made, g_strdup (path));
+}
+
+/* As `mkdir -p`, but what is made is remembered. */
+static gboolean
+make_folder (ReplayPlaces *places, const char *flag, const char *path, GError **error)
+{
+  struct stat info;
+  if (stat (path, &info) == 0)
+    return S_ISDIR (info.st_mode) ? TRUE : fail (error, flag, path, "cannot make the folder", ENOTDIR);
+  if (errno != ENOENT)
+    return fail (error, flag, path, "cannot make the folder", errno);
+  g_autofree char *parent = g_path_get_dirname (path);
+  if (strcmp (parent, path) != 0 && !make_folder (places, flag, parent, error))
+    return FALSE;
+  if (mkdir (path, 0777) == 0)
+    {
+      remember (places, path);
+      return TRUE;
+    }
+  /* `a/.` and `a/b/..` exist by now */
+  if (errno == EEXIST && stat (path, &info) == 0 && S_ISDIR (info.st_mode))
+    return TRUE;
+  return fail (error, flag, path, "cannot make the folder", errno);
+}
+
+/* Only a try tells: permission bits say nothing to root, and nothing about a read-only mount. */
+static gboolean
+check_writable (const char *flag, const char *dir, GError **error)
+{
+  g_autofree char *probe = g_build_filename (dir, ".lmtrace-XXXXXX", NULL);
+  int fd = g_mkstemp (probe);
+  if (fd < 0)
+    return fail (error, flag, dir, "cannot write there", errno);
+  close (fd);
+  unlink (probe);
+  return TRUE;
+}
+
+static gboolean
+check_target (const char *flag, const char *path, GError **error)
+{
+  struct stat info;
+  if (stat (path, &info) == 0 && S_ISDIR (info.st_mode))
+    return fail (error, flag, path, "cannot write", EISDIR);
+  return TRUE;
+}
+
+/* A file that is written at the end: its folder is made, and taken if the file can be put there. */
+static gboolean
+check_file (ReplayPlaces *places, const char *flag, const char *path, GError **error)
+{
+  g_autofree char *parent = g_path_get_dirname (path);
+  return check_target (flag, path, error) && make_folder (places, flag, parent, error) && check_writable (flag, parent, error);
+}
+
+/* A file that is written as the run goes. What stands in it stays until the run is sure to begin. */
+static FILE *
+open_stream (ReplayPlaces *places, const char *flag, const char *path, GError **error)
+{
+  if (strcmp (path, "-") == 0)
+    return stdout;
+  g_autofree char *parent = g_path_get_dirname (path);
+  if (!check_target (flag, path, error) || !make_folder (places, flag, parent, error))
+    return NULL;
+  int fd = open (path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd >= 0)
+    remember (places, path);
+  else if (errno == EEXIST)
+    fd = open (path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0)
+    {
+      fail (error, flag, path, "cannot write", errno);
+      return NULL;
+    }
+  FILE *stream = fdopen (fd, "w");
+  if (stream == NULL)
+    {
+      fail (error, flag, path, "cannot write", errno);
+      close (fd);
+    }
+  return stream;
+}
+
+char *
+replay_places_numbered (const char *path, guint index)
+{
+  const char *dot = strrchr (path, '.');
+  const char *slash = strrchr (path, '/');
+  if (index == 0 || strcmp (path, "-") == 0)
+    return g_strdup (path);
+  if (dot == NULL || (slash != NULL && dot < slash))
+    return g_strdup_printf ("%s.%u", path, index + 1);
+  return g_strdup_printf ("%.*s.%u%s", (int)(dot - path), path, index + 1, dot);
+}
+
+/* An output that is an input would destroy the trace: compared by device and inode, so that no other name hides it. */
+static gboolean
+check_inputs (GPtrArray *files, const char *flag, const char *path, GError **error)
+{
+  struct stat output;
+  struct stat input;
+  if (path == NULL || strcmp (path, "-") == 0 || stat (path, &output) != 0 || !S_ISREG (output.st_mode))
+    return TRUE;
+  for (guint i = 0; i < files->len; i++)
+    {
+      const ReplayFile *file = g_ptr_array_index (files, i);
+      if (stat (file->path, &input) != 0 || input.st_dev != output.st_dev || input.st_ino != output.st_ino)
+        continue;
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: %s: expected a file of its own, found the trace %s", flag, path,
+                   file->path);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+check_all_inputs (const LmtCommandContext *context, const ReplayConfig *config, GPtrArray *files, GError **error)
+{
+  g_autofree char *output
+      = lmt_options_find (context->options, "output") != NULL ? lmt_options_get_text (context->options, "output") : NULL;
+  return check_inputs (files, "--jsonl-out", config->jsonl_out, error)
+         && check_inputs (files, "--stats-out", config->stats_out, error) && check_inputs (files, "--json", config->json, error)
+         && check_inputs (files, "--output", output, error);
+}
+
+static gboolean
+open_all (ReplayPlaces *places, const LmtCommandContext *context, const ReplayConfig *config, GError **error)
+{
+  places->dir = g_strdup (config->output_dir != NULL ? config->output_dir : ".");
+  gboolean in_dir = !config->no_csv || (config->json != NULL && *config->json == '\0');
+  if (!make_folder (places, "--output-dir", places->dir, error))
+    return FALSE;
+  if (in_dir && !check_writable ("--output-dir", places->dir, error))
+    return FALSE;
+  if (!config->no_csv)
+    places->csv_path = g_build_filename (places->dir, CSV_NAME, NULL);
+  if (config->json != NULL)
+    places->summary_path = *config->json == '\0' ? g_build_filename (places->dir, SUMMARY_NAME, NULL) : g_strdup (config->json);
+  if (places->csv_path != NULL && !check_target ("--output-dir", places->csv_path, error))
+    return FALSE;
+  if (places->summary_path != NULL && strcmp (places->summary_path, "-") != 0
+      && !check_file (places, "--json", places->summary_path, error))
+    return FALSE;
+  if (!lmt_output_check (context->output, error))
+    return FALSE;
+  if (config->jsonl_out != NULL && (places->jsonl = open_stream (places, "--jsonl-out", config->jsonl_out, error)) == NULL)
+    return FALSE;
+  if (config->stats_out != NULL && (places->stats = open_stream (places, "--stats-out", config->stats_out, error)) == NULL)
+    return FALSE;
+  return TRUE;
+}
+
+ReplayPlaces *
+replay_places_open (const LmtCommandContext *context, const ReplayConfig *config, GPtrArray *files, GError **error)
+{
+  if (!check_all_inputs (context, config, files, error))
+    return NULL;
+  ReplayPlaces *places = g_new0 (ReplayPlaces, 1);
+  places->made = g_ptr_array_new_with_free_func (g_free);
+  if (open_all (places, context, config, error))
+    return places;
+  replay_places_undo (places);
+  replay_places_free (places);
+  return NULL;
+}
+
+static gboolean
+cut (FILE *stream, const char *flag, GError **error)
+{
+  struct stat info;
+  if (stream == NULL || stream == stdout || fstat (fileno (stream), &info) != 0 || !S_ISREG (info.st_mode))
+    return TRUE;
+  if (ftruncate (fileno (stream), 0) == 0)
+    return TRUE;
+  return fail (error, flag, "the file", "cannot be emptied", errno);
+}
+
+gboolean
+replay_places_commit (ReplayPlaces *places, GError **error)
+{
+  return cut (places->jsonl, "--jsonl-out", error) && cut (places->stats, "--stats-out", error);
+}
+
+void
+replay_places_undo (ReplayPlaces *places)
+{
+  for (guint i = places->made->len; i > 0; i--)
+    {
+      const char *path = g_ptr_array_index (places->made, i - 1);
+      if (unlink (path) != 0)
+        rmdir (path); /* not empty: somebody else put something there */
+    }
+  g_ptr_array_set_size (places->made, 0);
+}
+
+static gboolean
+close_stream (FILE **stream, const char *flag, GError **error)
+{
+  FILE *file = *stream;
+  *stream = NULL;
+  if (file == NULL)
+    return TRUE;
+  if (file == stdout)
+    {
+      /* a closed stdout ends quietly */
+      if (fflush (stdout) == 0 || errno == EPIPE)
+        return TRUE;
+      return fail (error, flag, "stdout", "cannot write", errno);
+    }
+  gboolean bad = ferror (file) != 0;
+  int code = errno;
+  if (fclose (file) == 0 && !bad)
+    return TRUE;
+  return fail (error, flag, "the file", "cannot write", bad ? code : errno);
+}
+
+gboolean
+replay_places_close (ReplayPlaces *places, GError **error)
+{
+  g_autoptr (GError) second = NULL;
+  gboolean ok = close_stream (&places->jsonl, "--jsonl-out", error);
+  if (close_stream (&places->stats, "--stats-out", ok ? error : &second))
+    return ok;
+  return FALSE;
+}
+
+void
+replay_places_free (ReplayPlaces *places)
+{
+  if (places == NULL)
+    return;
+  replay_places_close (places, NULL);
+  g_ptr_array_unref (places->made);
+  g_free (places->dir);
+  g_free (places->csv_path);
+  g_free (places->summary_path);
+  g_free (places);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli-replay.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Sorting the lags for a p99 takes milliseconds: seldom, or the figure makes itself worse. */
+#define P99_PERIOD_NS (2 * G_GINT64_CONSTANT (1000000000))
+#define DEFAULT_INTERVAL_NS (10 * G_GINT64_CONSTANT (1000000000))
+
+/* -------- lines per record -------- */
+
+static void
+on_line (const LmtReplayLine *loop_line, gpointer data)
+{
+  ReplayRun *run = data;
+  CliReplayLine line;
+
+  cli_replay_line_from_loop (&line, loop_line);
+  line.file = run->n_files > 1 ? run->index + 1 : 0;
+  if (run->config->verbose && !run->stdout_gone)
+    {
+      g_string_truncate (run->line, 0);
+      cli_replay_append_verbose (run->line, &line, run->n_total, run->compat);
+      /* A reader that went away (`| head`) wants no more lines; the replay goes on. */
+      if (!lmt_output_stdout (run->line->str, (gssize)run->line->len, NULL))
+        run->stdout_gone = TRUE;
+    }
+  if (run->places->jsonl != NULL)
+    {
+      g_string_truncate (run->line, 0);
+      cli_replay_append_jsonl (run->line, &line, run->compat);
+      fwrite (run->line->str, 1, run->line->len, run->places->jsonl);
+    }
+}
+
+/* -------- faults -------- */
+
+static void
+warn_fault (ReplayRun *run, const char *kind, const LmtFault *fault, const char *error)
+{
+  g_autofree char *text = lmt_fault_to_string (fault);
+  g_autofree char *line = error != NULL && fault->reason == NULL ? g_strdup_printf ("%s: %s: %s", run->file->path, text, error)
+                                                                 : g_strdup_printf ("%s: %s", run->file->path, text);
+  lmt_warnings_add (run->context->warnings, kind, line);
+}
+
+static void
+on_record_fault (guint32 status, const LmtFault *fault, const char *error, gpointer data)
+{
+  warn_fault (data, lmt_status_word (status), fault, error);
+}
+
+static void
+on_reader_fault (const LmtFault *fault, gpointer data)
+{
+  warn_fault (data, "malformed", fault, NULL);
+}
+
+/* -------- meanwhile -------- */
+
+static void
+show_interim_table (ReplayRun *run)
+{
+  CliReplayResult result;
+  replay_result_init (&result, run);
+  g_autoptr (LmtReport) report = cli_replay_report (&result);
+  g_autofree char *text = lmt_report_to_text (report);
+  fputs (text, stderr);
+  fflush (stderr);
+  replay_result_clear (&result);
+}
+
+static guint64
+count_errors (const LmtReplayTotals *totals)
+{
+  return totals->status[LMT_STATUS_FAILED] + totals->status[LMT_STATUS_MISMATCH] + totals->status[LMT_STATUS_UNDECODABLE];
+}
+
+static gint64
+lag_p99 (ReplayRun *run, gint64 now)
+{
+  LmtStats *lag = lmt_replay_get_totals (run->replay)->lag;
+  if (lag != NULL && now >= run->p99_next_ns)
+    {
+      run->lag_p99_ns = lmt_stats_percentile (lag, 990, LMT_RANK_NEAREST);
+      run->p99_next_ns = now + P99_PERIOD_NS;
+    }
+  return run->lag_p99_ns;
+}
+
+static void
+draw_progress (ReplayRun *run, LmtReader *reader, guint64 done, gint64 lag_ns, gint64 now)
+{
+  const LmtLevelOps *level = run->prepared->level;
+  char figure[64] = "";
+  CliProgressState state = {
+    .done = done,
+    .total = run->n_total,
+    .position = lmt_reader_get_position (reader),
+    .size = lmt_reader_get_size (reader),
+    .lag_ns = run->config->speed > 0 ? lag_ns : -1,
+    .errors = count_errors (lmt_replay_get_totals (run->replay)),
+    .figure = figure,
+    .eta_s = -1,
+  };
+  if (state.lag_ns >= 0)
+    state.lag_p99_ns = lag_p99 (run, now);
+  if (level->progress != NULL)
+    level->progress (run->session, figure);
+  if (run->config->speed > 0 && run->file->span_s > 0 && run->config->max_gap_ns == 0 && run->config->loop == 1)
+    state.eta_s = MAX (0, (run->file->span_s - lmt_reader_get_stats (reader)->last_time_s) / run->config->speed);
+  cli_progress_draw (run->progress, &state);
+}
+
+static void
+write_stats (ReplayRun *run, guint64 done, gint64 lag_ns, gint64 now)
+{
+  const LmtReplayTotals *totals = lmt_replay_get_totals (run->replay);
+  g_autoptr (GString) out = g_string_new (NULL);
+  LmtJsonWriter *json = lmt_json_writer_new (out, LMT_JSON_STYLE_SPACED);
+
+  lmt_json_writer_begin_object (json);
+  lmt_json_writer_key (json, "elapsed_s");
+  lmt_json_writer_double (json, (double)(now - run->began_ns) / 1e9);
+  lmt_json_writer_key (json, "file");
+  lmt_json_writer_string (json, run->file->path);
+  lmt_json_writer_key (json, "n");
+  lmt_json_writer_uint (json, done);
+  lmt_json_writer_key (json, "total");
+  if (run->n_total > 0)
+    lmt_json_writer_uint (json, run->n_total);
+  else
+    lmt_json_writer_null (json);
+  for (guint i = 0; i < LMT_N_STATUS; i++)
+    {
+      lmt_json_writer_key (json, lmt_status_word (i));
+      lmt_json_writer_uint (json, totals->status[i]);
+    }
+  lmt_json_writer_key (json, "lag_ms");
+  lmt_json_writer_double (json, (double)lag_ns / 1e6);
+  lmt_json_writer_key (json, "lag_p99_ms");
+  lmt_json_writer_double (json, (double)lag_p99 (run, now) / 1e6);
+  lmt_json_writer_end_object (json);
+  lmt_json_writer_free (json);
+  g_string_append_c (out, '\n');
+  fwrite (out->str, 1, out->len, run->places->stats);
+  fflush (run->places->stats);
+}
+
+static void
+on_progress (LmtReplay *replay, LmtReader *reader, guint64 done, gint64 lag_ns, gpointer data)
+{
+  ReplayRun *run = data;
+  gint64 now = lmt_clock_now (run->env.clock);
+
+  if (cli_progress_is_due (run->progress))
+    draw_progress (run, reader, done, lag_ns, now);
+  if (run->context->table_requests != NULL && *run->context->table_requests != run->tables_shown)
+    {
+      run->tables_shown = *run->context->table_requests;
+      show_interim_table (run);
+    }
+  if (run->places->stats != NULL && now >= run->stats_next_ns)
+    {
+      gint64 interval = run->config->interval_ns > 0 ? run->config->interval_ns : DEFAULT_INTERVAL_NS;
+      while (run->stats_next_ns <= now)
+        run->stats_next_ns += interval;
+      write_stats (run, done, lag_ns, now);
+    }
+  /* What was said so far should be readable by whoever follows it. */
+  if (run->places->jsonl != NULL)
+    fflush (run->places->jsonl);
+}
+
+void
+replay_watch_attach (ReplayRun *run)
+{
+  g_autofree char *label = g_strdup_printf ("replay %s", run->file->path);
+  gint64 interval = run->config->interval_ns;
+
+  run->line = g_string_sized_new (256);
+  run->began_ns = lmt_clock_now (run->env.clock);
+  run->stats_next_ns = run->began_ns + (interval > 0 ? interval : DEFAULT_INTERVAL_NS);
+  run->tables_shown = run->context->table_requests != NULL ? *run->context->table_requests : 0;
+  run->progress = cli_progress_new (label, run->context->progress, run->context->quiet, interval);
+  lmt_reader_set_fault_func (run->file->reader, on_reader_fault, run);
+  lmt_replay_set_fault_func (run->replay, on_record_fault, run);
+  lmt_replay_set_progress (run->replay, on_progress, run);
+  if (run->config->verbose || run->places->jsonl != NULL)
+    lmt_replay_set_sink (run->replay, on_line, run);
+}
+
+void
+replay_watch_detach (ReplayRun *run)
+{
+  /* The last figures, however short the run was. */
+  if (run->places->stats != NULL)
+    write_stats (run, lmt_replay_get_totals (run->replay)->records, 0, lmt_clock_now (run->env.clock));
+  g_clear_pointer (&run->progress, cli_progress_free);
+  lmt_reader_set_fault_func (run->file->reader, NULL, NULL);
+}
