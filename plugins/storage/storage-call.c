@@ -330,7 +330,7 @@ read_row (SmDecoder *d, LmtCursor *cursor, guint32 index, LmtFault *fault)
     {
       fault->found_n = list.n;
       fault->has_found_n = TRUE;
-      fault->found = "keys: ";
+      fault->found = "a row of length";
       return sm_fault (fault, "key_groups of unequal length", NULL);
     }
   GROW (d->rows, d->max_rows, d->n_rows + 1);
@@ -511,7 +511,7 @@ read_windows (SmDecoder *d, const FlatRequest *request, LmtFault *fault)
         {
           fault->has_found_n = TRUE;
           fault->found_n = g;
-          fault->found = "none for group ";
+          fault->found = "none for group";
           return sm_fault (fault, "group_layout_descs lacks a group", "args.spec.group_layout_descs");
         }
       GROW (d->windows, d->max_windows, g + 1);

@@ -87,11 +87,15 @@ typedef struct
   LmtL2Config **l2;            /* sm.n_l2 of them */
   gboolean plain_flags;        /* L1 came from --l1-size-gb, not from --l1-manager */
   char *l1_tag;                /* "_default" */
+  char *shm_name;              /* of an --l1-manager object; "" */
+  guint64 devdax_offset_bytes; /* 0.5.7: only part of the digest */
   guint64 init_size_bytes;     /* capped by the size */
   gboolean use_lazy, use_hugepages, mlock;
   gboolean extra_logging;
   double extra_logging_interval_s;
   gint64 notifier_interval_ms;
+  double inflight_watermark;   /* 0.5.7: given or not; part of the digest */
+  gboolean watermark_is_integer, ratio_is_integer; /* written so in an --l1-manager object: the digest keeps it */
   GArray *quotas;              /* of StorageQuota */
 } StorageConfig;
 
@@ -105,20 +109,23 @@ StorageConfig *storage_config_new (const StorageFlags *flags, const LmtOptions *
                                    LmtWarnings *warnings, GError **error);
 void storage_config_free (StorageConfig *config);
 
-/* Canonical JSON of cli.md 3.8 (shape of 0.5.6; of 0.5.7 with @compat 57). @shm_name: what stands there. (transfer full) */
+/* Canonical JSON of cli.md 3.8. @shm_name: what stands there; NULL: the configuration's own. @compat: 0, 56: the shape of 0.5.6; 57: of
+ * 0.5.7; 44, 47, 50, 52: of the first release that wrote it (trace-format.md 6). `use_lazy` is false: nothing is pinned. (transfer full) */
 char *storage_config_to_json (const StorageConfig *config, const char *shm_name, guint compat);
 char *storage_config_digest (const char *json); /* SHA-256, lower-case hex (transfer full) */
 
 /**
  * StorageDigest: the row "Config digest" and the field by field comparison (cli.md 3.8).
  * @row: (nullable): `match (X)`, `equal but for names (X)`, `MISMATCH (rec=X, run=Y)`
- * @diff: (element-type StorageDiff)
+ *   NULL: the header has no digest
+ * @diff: (element-type StorageDiff): empty with --compat, which compares digests alone
+ * The shape compared is the recorded one's; `shm_name` is taken from the header with plain flags, adapters count by type.
  */
 typedef struct
 {
   char *path;
-  char *recorded; /* JSON text */
-  char *replay;
+  char *recorded; /* JSON text; NULL: absent */
+  char *replay;   /* the same */
 } StorageDiff;
 typedef struct
 {
@@ -130,5 +137,6 @@ StorageDigest *storage_digest_new (const StorageConfig *config, const LmtHeader 
 void storage_digest_free (StorageDigest *digest);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (StorageConfig, storage_config_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (StorageDigest, storage_digest_free)
 
 G_END_DECLS
