@@ -131,11 +131,12 @@ cli_help_general (LmtRegistry *registry, gboolean all)
     }
   g_string_append (out, "\nExamples:\n"
                         "  lmtrace info run.lct\n"
-                        "  lmtrace replay run.lct --l1-size-gb 1 --eviction-policy LRU --l2 fs:base_path=/var/tmp/kv\n"
+                        "  lmtrace replay run.lct --l1-size-gb 1 --eviction-policy LRU\n"
                         "  lmtrace list-plugins\n\n");
   g_string_append (out, exit_codes);
-  g_string_append (out, "\nSee lmtrace(1); `lmtrace COMMAND --help` says all about a command");
-  g_string_append (out, all ? ".\n" : ", --help-all also about\nplugins.\n");
+  g_string_append (out, "\nSee lmtrace(1); `lmtrace COMMAND --help` says all about a command.\n");
+  if (!all)
+    g_string_append (out, "--help-all also shows what plugins offer.\n");
   return g_string_free (out, FALSE);
 }
 

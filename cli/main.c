@@ -147,14 +147,15 @@ read_globals (Program *program, int argc, char **argv, GError **error)
          && (program->globals.no_config != 0 || cli_options_load_config (program->options, program->globals.config, NULL, error));
 }
 
+/* Words on the line beat the environment: -v counts unless --log-level is there, too. */
 static void
-set_log (const CliGlobals *globals)
+set_log (const LmtOptions *options, const CliGlobals *globals)
 {
   LmtLogLevel level = LMT_LOG_MESSAGE;
 
-  if (globals->verbose > 0)
+  if (globals->verbose > 0 && lmt_options_get_origin (options, "log-level") < LMT_ORIGIN_COMMAND_LINE)
     level = globals->verbose > 1 ? LMT_LOG_DEBUG : LMT_LOG_INFO;
-  if (globals->log_level != NULL)
+  else if (globals->log_level != NULL)
     lmt_log_level_from_text (globals->log_level, &level);
   lmt_log_set_level (level);
   lmt_log_set_json (g_strcmp0 (globals->log_format, "json") == 0);
@@ -316,7 +317,7 @@ run_command (Program *program, const LmtCommandOps *ops)
       || !cli_options_load_environment (line->options, &error)
       || (line->globals.no_config == 0 && !cli_options_load_config (line->options, line->globals.config, ops->name, &error)))
     return fail_early (program, error);
-  set_log (&line->globals);
+  set_log (line->options, &line->globals);
   return run_with (program, line, operands);
 }
 
@@ -329,7 +330,7 @@ run_program (Program *program, int argc, char **argv)
   if (!lmt_registry_load_builtin (program->registry, "lmtrace", load_builtin, &error)
       || !read_globals (program, argc, argv, &error))
     return fail_early (program, error);
-  set_log (&program->globals);
+  set_log (program->options, &program->globals);
   if (!load_plugins (program, &error))
     return fail_early (program, error);
   if (program->word == NULL && program->globals.version != 0)

@@ -715,6 +715,7 @@ lmt_registry_load_builtin (LmtRegistry *registry, const char *name, gboolean (*l
   info->name = name;
   info->version = LMT_VERSION;
   info->licence = "Apache-2.0";
+  info->summary = "Linked into the program";
   info->abi = LMT_PLUGIN_ABI;
   if (!lmt_registry_run_load (registry, info, load, error))
     return FALSE;
