@@ -10,6 +10,7 @@
 #define ROW(kind, key, member, flags, def, range, arg, help, group)                                                              \
   LMT_OPTION_FULL (kind, key, ReplayConfig, member, flags, def, range, arg, help, group)
 
+/* clang-format off: one option a line reads as the table it is */
 const LmtOption replay_options[]
     = { ROW (DOUBLE, "speed", speed, 0, "1", "0..", "N", "Replay N times as fast as recorded; 0: as fast as dependencies allow",
              GROUP_REPLAY),
@@ -55,11 +56,8 @@ const LmtOption replay_options[]
         ROW (BOOL, "key-offset", key_offset, LMT_OPTION_HIDDEN, NULL, NULL, NULL, "Give each copy keys of its own", GROUP_REPLAY),
         ROW (BOOL, "close-pairs", close_pairs, LMT_OPTION_HIDDEN, NULL, NULL, NULL,
              "Take the other half of pairs a selection opens", GROUP_INPUT),
-        ROW (DURATION, "session-gap", session_gap_ns, LMT_OPTION_HIDDEN, NULL, NULL, "DUR", "Part sessions at gaps of DUR",
-             GROUP_INPUT),
-        ROW (FRACTION, "sample-sessions", sample_sessions, LMT_OPTION_HIDDEN, NULL, NULL, "F", "Take a share of the sessions",
-             GROUP_INPUT),
         LMT_OPTION_END };
+/* clang-format on */
 
 static const char *const examples[] = {
   "lmtrace replay run.lct --l1-size-gb 8 --eviction-policy LRU",
