@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lmt-json.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -23,12 +24,14 @@ struct _LmtJsonWriter
 static gsize
 json_shortest_digits (double magnitude, char digits[20], int *exponent)
 {
-  static const char *const formats[] = { "%.14e", "%.15e", "%.16e" };
+  /* 15 digits are given back by every double but those near 0, which hold fewer. */
+  char format[8];
   char text[40];
 
-  for (guint i = 0; i < G_N_ELEMENTS (formats); i++)
+  for (guint decimals = magnitude < DBL_MIN ? 0 : 14; decimals <= 16; decimals++)
     {
-      g_ascii_formatd (text, sizeof text, formats[i], magnitude);
+      g_snprintf (format, sizeof format, "%%.%ue", decimals);
+      g_ascii_formatd (text, sizeof text, format, magnitude);
       if (g_ascii_strtod (text, NULL) == magnitude)
         break;
     }
