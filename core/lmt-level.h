@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lmt-header.h"
+#include "lmt-key.h"
 #include "lmt-option.h"
 #include "lmt-pacer.h"
 #include "lmt-record.h"
@@ -83,6 +84,32 @@ typedef struct
 } LmtInfoOut;
 
 /**
+ * LmtInfoAct: what a record does to one key, as far as statistics of a trace care.
+ */
+typedef enum
+{
+  LMT_INFO_LOOKUP = 0, /* wants it: a reference */
+  LMT_INFO_RESERVE,    /* begins to write it */
+  LMT_INFO_FINISH,     /* has written it */
+  LMT_INFO_ABORT,      /* gives the reservation back */
+  LMT_INFO_ENTER,      /* begins to read it */
+  LMT_INFO_EXIT,       /* ends to read it */
+  LMT_INFO_RELEASE,    /* gives locks back */
+} LmtInfoAct;
+
+/**
+ * LmtInfoVisitor: called by LmtLevelOps.info_visit for each key of a record, in the record's order.
+ * @bytes: size of the object, 0: the record doesn't say
+ */
+typedef struct
+{
+  guint32 struct_size;
+  guint32 reserved;
+  void (*key) (gpointer user_data, guint32 act, const LmtKeyFields *key, guint64 bytes);
+  gpointer user_data;
+} LmtInfoVisitor;
+
+/**
  * LmtLevelOps: a level of traces. One table per level; R = required.
  */
 typedef struct
@@ -124,6 +151,12 @@ typedef struct
   const char *(*clock_word) (gpointer session);
   /* Two runs of this trace give the same outcome: member "settled" of the report. NULL: no. */
   gboolean (*is_settled) (gpointer session);
+
+  /* `info --stats` and selection by key; @info is what info_new made. NULL: the level has no keys to show. FALSE: the record's
+   * arguments can't be used. */
+  gboolean (*info_visit) (gpointer info, const LmtRecord *record, const LmtInfoVisitor *visitor);
+  /* Does the record pass the level's kinds of selection in `info`? NULL: one of its keys must pass lmt_select_key(). */
+  gboolean (*info_select) (gpointer info, const LmtRecord *record, const LmtSelect *select);
 } LmtLevelOps;
 
 /**
