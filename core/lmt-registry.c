@@ -257,14 +257,10 @@ list_names (LmtRegistry *registry, LmtEntryKind kind)
   return (const char **)g_ptr_array_free (names, FALSE);
 }
 
-static void
-append_joined (GString *text, const char *head, const char *const *words)
+static char *
+join_or_none (const char *const *words)
 {
-  g_string_append (text, head);
-  if (words[0] == NULL)
-    g_string_append (text, "none");
-  for (guint i = 0; words[i] != NULL; i++)
-    g_string_append_printf (text, "%s%s", i > 0 ? ", " : "", words[i]);
+  return words[0] != NULL ? g_strjoinv (", ", (char **)words) : g_strdup ("none");
 }
 
 /* Nobody offers the name: say what is known, where was searched, and why a file that bears the name was no help. */
@@ -279,32 +275,28 @@ set_missing (LmtRegistry *registry, LmtEntryKind kind, const char *name, const c
   g_autoptr (GString) text = g_string_new (NULL);
   g_autofree const char **known = list_names (registry, kind);
   g_auto (GStrv) dirs = lmt_registry_get_dirs (registry);
+  g_autofree char *known_text = join_or_none (known);
+  g_autofree char *dirs_text = join_or_none ((const char *const *)dirs);
   g_autofree char *shown = g_utf8_make_valid (name, MIN (strlen (name), 256));
   const char *closest = lmt_closest (name, known);
-  gboolean refused = FALSE;
 
   for (char *p = shown; *p != '\0'; p++)
     if (g_ascii_iscntrl (*p))
       *p = '?';
-  g_string_append_printf (text, "unknown %s '%s'", nouns[kind], shown);
   for (guint i = 0; i < registry->plugins->len; i++)
     {
       LmtPluginInfo *info = registry->plugins->pdata[i];
 
-      if (info->state != LMT_PLUGIN_REFUSED || file_name == NULL
-          || !g_ptr_array_find_with_equal_func (info->file_names, file_name, g_str_equal, NULL))
-        continue;
-      g_string_append_printf (text, "%s%s: %s", refused ? "; " : ": ", info->path, info->reason);
-      refused = TRUE;
+      if (info->state == LMT_PLUGIN_REFUSED && file_name != NULL
+          && g_ptr_array_find_with_equal_func (info->file_names, file_name, g_str_equal, NULL))
+        g_string_append_printf (text, "; %s: %s", info->path, info->reason);
     }
   if (closest != NULL)
-    g_string_append_printf (text, "%sdid you mean '%s'?", refused ? "; " : ": ", closest);
+    g_string_append_printf (text, "; did you mean '%s'?", closest);
+  /* The one line for a slip of the finger stays short. */
   if (closest == NULL || kind != LMT_ENTRY_COMMAND)
-    {
-      append_joined (text, refused || closest != NULL ? " known: " : ": known: ", known);
-      append_joined (text, "; searched: ", (const char *const *)dirs);
-    }
-  g_set_error_literal (error, LMT_ERROR, codes[kind], text->str);
+    g_string_append_printf (text, "; known: %s; searched: %s", known_text, dirs_text);
+  g_set_error (error, LMT_ERROR, codes[kind], "unknown %s '%s': %s", nouns[kind], shown, text->str + 2);
 }
 
 static gconstpointer
