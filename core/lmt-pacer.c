@@ -5,12 +5,13 @@
 #include <math.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lmt-record.h"
 
-/* The kernel may be this late (its timer slack), so the last stretch is spun. */
+/* Waking up takes the kernel up to this long, so the last stretch is spun. */
 #define SPIN_NS 50000
 /* A wait shorter than this is not worth a system call. */
 #define NO_SLEEP_NS 60000
@@ -71,11 +72,24 @@ poll_once (const int *fds, guint n_fds, gint64 timeout_ns)
   return take_wake (&slots[0]) ? -1 : 1;
 }
 
+/* The kernel puts wake-ups of a thread up to 50 us off to gather them, unless asked not to. */
+static void
+ask_for_sharp_timers (void)
+{
+  static _Thread_local gboolean asked;
+
+  if (!asked)
+    prctl (PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+  asked = TRUE;
+}
+
 static gboolean
 real_sleep_until (gpointer data, gint64 deadline_ns, const int *fds, guint n_fds)
 {
   gint64 left = deadline_ns - real_now (NULL);
 
+  if (left > NO_SLEEP_NS)
+    ask_for_sharp_timers ();
   while (left > NO_SLEEP_NS)
     {
       /* ppoll may be late by a thousandth of what is asked: sleep short of it, then look again. */
