@@ -144,6 +144,9 @@ lmt_section_add_row (LmtSection *table, const char *const *cells)
 void
 lmt_report_add_foot (LmtReport *report, const char *line)
 {
+  for (guint i = 0; i < report->feet->len; i++)
+    if (strcmp (report->feet->pdata[i], line) == 0)
+      return;
   g_ptr_array_add (report->feet, g_strdup (line));
 }
 
@@ -439,6 +442,8 @@ lmt_report_write_metrics (const LmtReport *report, LmtJsonWriter *writer)
   for (guint i = 0; i < report->sections->len; i++)
     {
       const LmtSection *const section = g_ptr_array_index (report->sections, i);
+      if (section->text == LMT_SECTION_TEXT_ONLY)
+        continue;
       if (section->columns != NULL)
         {
           g_return_if_fail (section->key != NULL);

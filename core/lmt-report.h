@@ -17,7 +17,9 @@ LmtReport *lmt_report_new (const char *title, guint width);
 void lmt_report_free (LmtReport *report);
 const char *lmt_report_get_title (const LmtReport *report);
 
-/* @key NULL: entries stand directly in `metrics`. @label NULL: no line. @text FALSE: in JSON only. */
+/* @key NULL: entries stand directly in `metrics`. @label NULL: no line. @text FALSE: in JSON only; LMT_SECTION_TEXT_ONLY: JSON has the
+ * same in another form. */
+enum { LMT_SECTION_TEXT_ONLY = 2 };
 LmtSection *lmt_report_add_section (LmtReport *report, const char *key, const char *label, gboolean text);
 /* The section of that key, or a new one at the end: for what core and a level both have rows for ("status"). */
 LmtSection *lmt_report_ensure_section (LmtReport *report, const char *key, const char *label);
@@ -35,7 +37,7 @@ void lmt_section_add_json (LmtSection *section, const char *key, const char *jso
  * makes it numeric (right aligned, JSON number). */
 LmtSection *lmt_report_add_table (LmtReport *report, const char *key, const char *label, const char *const *columns);
 void lmt_section_add_row (LmtSection *table, const char *const *cells);
-/* A line under the last section, in text only. */
+/* A line under the last section, in text only; a line that stands there already isn't added again. */
 void lmt_report_add_foot (LmtReport *report, const char *line);
 
 char *lmt_report_to_text (const LmtReport *report); /* (transfer full) */

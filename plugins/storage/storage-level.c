@@ -130,6 +130,19 @@ on_l2_message (gpointer data, const char *kind, const char *text)
   say (session, kind, "%s", text);
 }
 
+/* What keeps objects but not their bytes would fail every comparison. */
+static gboolean
+check_verify (StorageSession *session, guint adapter, GError **error)
+{
+  const guint32 both = LMT_L2_CAP_KEEP | LMT_L2_CAP_DATA;
+
+  if (!session->flags->verify_data || (lmt_l2_get_info (session->l2[adapter])->capabilities & both) != LMT_L2_CAP_KEEP)
+    return TRUE;
+  g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--verify-data: expected adapters that keep bytes, found L2 %u (%s), which keeps none",
+               adapter, lmt_l2_get_type_name (session->l2[adapter]));
+  return FALSE;
+}
+
 static gboolean
 open_adapters (StorageSession *session, GError **error)
 {
@@ -152,6 +165,8 @@ open_adapters (StorageSession *session, GError **error)
       params.message_data = session;
       session->l2[i] = lmt_l2_open (config->l2[i], &params, error);
       if (session->l2[i] == NULL)
+        return FALSE;
+      if (!check_verify (session, i, error))
         return FALSE;
       if ((lmt_l2_get_info (session->l2[i])->capabilities & LMT_L2_CAP_DATA) != 0)
         session->fill = TRUE;
@@ -249,8 +264,6 @@ storage_start (gpointer user_data, GError **error)
     storage_pool_touch (&session->pool, config, &denied);
   if (denied != NULL)
     say (session, "mlock", "--l1-mlock: the pool stays pageable: %s", denied);
-  if (session->flags->verify_data && !session->fill)
-    say (session, "verify-data", "--verify-data: no adapter keeps data, nothing is compared");
   session->locks = storage_locks_new (session->keys, (gint64)config->sm.read_ttl_s * NS_PER_S);
   session->prefetches = storage_prefetches_new ();
   make_driver (session);
@@ -459,6 +472,23 @@ storage_progress (gpointer user_data, char *out)
   g_snprintf (out, 64, "L2 depth %u", depth);
 }
 
+static const char *
+storage_clock_word (gpointer user_data)
+{
+  static const char *const words[] = { "settled", "real time", "real time, ordered" };
+  const StorageSession *session = user_data;
+
+  return words[session->mode];
+}
+
+static gboolean
+storage_is_settled (gpointer user_data)
+{
+  const StorageSession *session = user_data;
+
+  return session->settled;
+}
+
 const LmtLevelOps storage_level = {
   .struct_size = sizeof (LmtLevelOps),
   .threads = LMT_THREADS_ONE,
@@ -476,4 +506,6 @@ const LmtLevelOps storage_level = {
   .exit_code = storage_exit_code,
   .free = storage_free,
   .progress = storage_progress,
+  .clock_word = storage_clock_word,
+  .is_settled = storage_is_settled,
 };
