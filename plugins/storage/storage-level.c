@@ -138,8 +138,9 @@ check_verify (StorageSession *session, guint adapter, GError **error)
 
   if (!session->flags->verify_data || (lmt_l2_get_info (session->l2[adapter])->capabilities & both) != LMT_L2_CAP_KEEP)
     return TRUE;
-  g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--verify-data: expected adapters that keep bytes, found L2 %u (%s), which keeps none",
-               adapter, lmt_l2_get_type_name (session->l2[adapter]));
+  g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION,
+               "--verify-data: expected adapters that keep bytes, found L2 %u (%s), which keeps none", adapter,
+               lmt_l2_get_type_name (session->l2[adapter]));
   return FALSE;
 }
 

@@ -73,14 +73,19 @@ add_status (StorageSession *session, LmtReport *report)
     { "isolated_l1_dead", "Passes IsolatedLRU did not make", counters->isolated_l1_dead },
   };
   LmtSection *section;
+  LmtSection *json;
   guint64 sum = 0;
 
   for (guint i = 0; i < G_N_ELEMENTS (figures); i++)
     sum += figures[i].value;
   for (guint i = 0; i < STORAGE_N_ANOMALIES; i++)
     sum += session->anomalies[i];
-  section = lmt_report_add_section (report, "status", "Status", sum > 0);
-  lmt_section_add_bool (section, "settled", "Settled", session->settled);
+  json = lmt_report_add_section (report, NULL, NULL, FALSE);
+  add_anomalies_json (session, json);
+  lmt_section_add_bool (json, "tenants_told_apart", NULL, sm_decoder_get_notes (session->decoder)->salted_keys > 0);
+  if (sum == 0)
+    return;
+  section = lmt_report_ensure_section (report, "status", "Status");
   add_figures (section, figures, G_N_ELEMENTS (figures), FALSE);
   if (driver->order_wait_ns > 0)
     lmt_section_add_rounded (section, "order_wait_s", "  held back (s)", (double)driver->order_wait_ns / 1e9);
@@ -92,8 +97,6 @@ add_status (StorageSession *session, LmtReport *report)
         label[0] = g_ascii_toupper (label[0]);
         lmt_section_add_int (section, storage_anomaly_name (i), label, (gint64)session->anomalies[i]);
       }
-  add_anomalies_json (session, section);
-  lmt_section_add_bool (section, "tenants_told_apart", NULL, sm_decoder_get_notes (session->decoder)->salted_keys > 0);
 }
 
 /* ---------------- Tiers ---------------- */
@@ -209,6 +212,18 @@ errors_of (const LmtL2Figures *figures, guint kind)
   return n;
 }
 
+static gboolean
+moves_bytes (guint kind)
+{
+  return kind == LMT_L2_STORE || kind == LMT_L2_LOAD;
+}
+
+static guint64
+bytes_per_s (const LmtL2Figures *figures, guint kind)
+{
+  return (guint64)((double)figures->bytes[kind] / ((double)figures->busy_ns / 1e9));
+}
+
 static void
 write_latency (LmtJsonWriter *json, const char *key, LmtStats *stats)
 {
@@ -241,6 +256,11 @@ write_kind (LmtJsonWriter *json, const LmtL2Figures *figures, guint kind)
   lmt_json_writer_uint (json, errors_of (figures, kind));
   lmt_json_writer_key (json, "bytes");
   lmt_json_writer_uint (json, figures->bytes[kind]);
+  if (moves_bytes (kind) && figures->busy_ns > 0)
+    {
+      lmt_json_writer_key (json, "bytes_per_s");
+      lmt_json_writer_uint (json, bytes_per_s (figures, kind));
+    }
   lmt_json_writer_key (json, "codes");
   lmt_json_writer_begin_object (json);
   for (guint code = 0; code < LMT_L2_N_CODES; code++)
@@ -309,9 +329,8 @@ add_l2_kind (LmtSection *section, const LmtL2Figures *figures, guint kind, gbool
     return;
   lmt_section_add_int (section, ops_key, kind_words[kind], (gint64)figures->ops[kind]);
   lmt_section_add_int (section, errors_key, errors_label, (gint64)errors_of (figures, kind));
-  if ((kind == LMT_L2_STORE || kind == LMT_L2_LOAD) && figures->busy_ns > 0)
-    lmt_section_add_size (section, rate_key, rate_label,
-                          (guint64)((double)figures->bytes[kind] / ((double)figures->busy_ns / 1e9)));
+  if (moves_bytes (kind) && figures->busy_ns > 0)
+    lmt_section_add_size (section, rate_key, rate_label, bytes_per_s (figures, kind));
   if (lmt_stats_count (service) == 0)
     return;
   add_percentile (section, kind, service, "p50", 500, 1, thin);
@@ -331,10 +350,9 @@ add_l2 (StorageSession *session, LmtReport *report, gboolean *thin)
     {
       LmtL2 *l2 = session->l2[i];
       const LmtL2Figures *figures = lmt_l2_get_figures (l2);
-      g_autofree char *key = g_strdup_printf ("l2_%u", i);
       g_autofree char *label = g_strdup_printf ("L2 %u %s", i, lmt_l2_get_type_name (l2));
 
-      section = lmt_report_add_section (report, key, label, TRUE);
+      section = lmt_report_add_section (report, NULL, label, LMT_SECTION_TEXT_ONLY);
       for (guint kind = 0; kind < LMT_L2_N_KINDS; kind++)
         add_l2_kind (section, figures, kind, thin);
       lmt_section_add_size (section, "used_bytes", lmt_l2_usage_is_exact (l2) ? "used" : "used (of this run only)",
