@@ -64,6 +64,25 @@ may_be_a_file (const char *word)
          && !S_ISSOCK (info.st_mode);
 }
 
+/* With its header read. A wait for a pipe ends with an interrupt. */
+static LmtReader *
+open_reader (const char *path, GError **error)
+{
+  g_autoptr (LmtReader) reader = lmt_reader_open (path, error);
+  if (reader == NULL)
+    return NULL;
+  if (!lmt_reader_is_seekable (reader))
+    lmt_reader_set_interrupts (reader, &cli_signals_interrupts);
+  if (lmt_reader_read_header (reader, error))
+    return g_steal_pointer (&reader);
+  if (g_atomic_int_get (&cli_signals_interrupts) > 0)
+    {
+      g_clear_error (error);
+      g_set_error (error, LMT_ERROR, LMT_ERROR_INTERRUPTED, "%s: interrupted before the header was there", path);
+    }
+  return NULL;
+}
+
 /* Looks for the first word that is `-` or begins with a trace header. What a pipe gave stays in the reader. FALSE: `-` is no
  * trace. */
 static gboolean
@@ -75,8 +94,8 @@ find_file (ReplayPrepared *prepared, char **words, GError **error)
         continue;
       gboolean is_stdin = strcmp (words[i], "-") == 0;
       g_autoptr (GError) local = NULL;
-      g_autoptr (LmtReader) reader = lmt_reader_open (words[i], &local);
-      if (reader == NULL || !lmt_reader_read_header (reader, &local))
+      g_autoptr (LmtReader) reader = open_reader (words[i], &local);
+      if (reader == NULL)
         {
           /* stdin can't be read twice, and an interrupt means stop: say so now. The rest is said when the FILEs are opened. */
           if (is_stdin || g_error_matches (local, LMT_ERROR, LMT_ERROR_INTERRUPTED))
@@ -187,8 +206,8 @@ open_one (const char *path, const ReplayConfig *config, ReplayPrepared *prepared
     file->reader = g_steal_pointer (&prepared->first);
   else
     {
-      file->reader = lmt_reader_open (path, error);
-      if (file->reader == NULL || !lmt_reader_read_header (file->reader, error))
+      file->reader = open_reader (path, error);
+      if (file->reader == NULL)
         {
           replay_file_free (file);
           return NULL;
@@ -201,7 +220,11 @@ open_one (const char *path, const ReplayConfig *config, ReplayPrepared *prepared
     }
   lmt_reader_set_resync (file->reader, config->resync != 0);
   if (config->follow)
-    lmt_reader_set_follow (file->reader, TRUE, config->follow_idle_ns);
+    {
+      file->follow = TRUE;
+      lmt_reader_set_follow (file->reader, TRUE, config->follow_idle_ns);
+      lmt_reader_set_interrupts (file->reader, &cli_signals_interrupts);
+    }
   return file;
 }
 
@@ -269,7 +292,7 @@ replay_file_count (ReplayFile *file, const volatile gint *interrupts, GError **e
   LmtRecord record;
   guint64 n = 0;
 
-  if (!lmt_reader_is_seekable (file->reader) || lmt_reader_get_size (file->reader) > COUNT_MAX_BYTES)
+  if (!lmt_reader_is_seekable (file->reader) || file->follow || lmt_reader_get_size (file->reader) > COUNT_MAX_BYTES)
     return TRUE;
   while (lmt_reader_next (file->reader, &record) == LMT_READ_RECORD)
     if (++n % INTERRUPT_STRIDE == 0 && g_atomic_int_get (interrupts) > 0)

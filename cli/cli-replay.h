@@ -80,6 +80,7 @@ typedef struct
 {
   char *path;
   LmtReader *reader;
+  gboolean follow;
   gboolean counted;
   guint64 n_records;
   double span_s;

@@ -61,8 +61,8 @@ const LmtOption replay_options[]
 
 static const char *const examples[] = {
   "lmtrace replay run.lct --l1-size-gb 8 --eviction-policy LRU",
-  "lmtrace replay run.lct --l1-size-gb 8 --eviction-policy LRU --speed 0 --l2 fs:base_path=/data/kv",
-  "lmtrace replay run.lct.zst --l1-size-gb 8 --eviction-policy ARC --jsonl-out run.jsonl --format json",
+  "lmtrace replay run.lct --config-from-trace --speed 0 --l2 fs:base_path=/kv",
+  "lmtrace replay run.lct.zst --config-from-trace --jsonl-out run.jsonl",
   NULL,
 };
 
@@ -543,7 +543,7 @@ cmd_replay_run (const LmtCommandContext *context, GError **error)
     return 2;
   g_autoptr (GPtrArray) files = replay_open_files (context, config, prepared, &exit_code, error);
   if (files == NULL)
-    return g_atomic_int_get (context->interrupts) > 0 ? 130 : 2;
+    return g_error_matches (*error, LMT_ERROR, LMT_ERROR_INTERRUPTED) ? 130 : 2;
   if (prepared->level == NULL)
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: became a trace file after the command line was read",

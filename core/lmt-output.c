@@ -433,7 +433,7 @@ lmt_output_failure (LmtOutput *output, const GError *error, int exit_code)
   else
     lmt_json_writer_uint (json, g_ascii_strtoull (place + strlen (" at offset "), NULL, 10));
   lmt_json_writer_end_object (json);
-  output_end_envelope (output, json, FALSE, exit_code);
+  output_end_envelope (output, json, exit_code == 130, exit_code); /* interrupted */
   lmt_json_writer_free (json);
   lmt_output_stdout (out->str, (gssize)out->len, NULL);
   g_string_free (out, TRUE);

@@ -17,6 +17,7 @@ enum
   PACKED_BYTES = 64 * 1024,
   ZSTD_WINDOW_LOG_MAX = 23, /* 8 MiB */
   FOLLOW_STEP_MS = 20,
+  PIPE_STEP_MS = 100, /* how late an interrupt is seen that came just before the wait */
 };
 
 typedef enum
@@ -77,8 +78,9 @@ lmt_source_open (const char *path, const char *shown, GError **error)
   int fd = STDIN_FILENO;
   gboolean is_stdin = strcmp (path, "-") == 0;
 
+  /* Not blocking: a FIFO nobody writes yet is waited for in the first read, where an interrupt is seen. */
   if (!is_stdin)
-    fd = open (path, O_RDONLY | O_CLOEXEC);
+    fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 || fstat (fd, &st) != 0)
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot open: %s", shown, g_strerror (errno));
@@ -151,22 +153,35 @@ lmt_source_set_interrupts (LmtSource *source, const volatile gint *interrupts)
   source->interrupts = interrupts;
 }
 
+/* A pipe: FALSE: interrupted before there was something to read, or its end. */
+static gboolean
+wait_readable (LmtSource *source)
+{
+  struct pollfd wait = { source->fd, POLLIN, 0 };
+
+  while (!interrupted (source))
+    {
+      int n = poll (&wait, 1, source->interrupts != NULL ? PIPE_STEP_MS : -1);
+
+      if (n > 0 || (n < 0 && errno != EINTR))
+        return TRUE; /* whatever is wrong, read() says it better */
+    }
+  return FALSE;
+}
+
 static gssize
 read_descriptor (LmtSource *source, guint8 *data, gsize len)
 {
   for (;;)
     {
       gssize n;
-      struct pollfd wait = { source->fd, POLLIN, 0 };
 
-      if (interrupted (source))
+      if (interrupted (source) || (!source->regular && !wait_readable (source)))
         return 0;
       n = read (source->fd, data, len);
       if (n >= 0)
         return n;
-      if (errno == EAGAIN)
-        poll (&wait, 1, -1);
-      else if (errno != EINTR)
+      if (errno != EINTR && errno != EAGAIN)
         return fail (source, "cannot read", g_strerror (errno));
     }
 }
