@@ -273,7 +273,13 @@ typedef struct
   guint64 hash;
   guint32 len;
   guint32 refs;
+  guint32 is_idle; /* in the ring: kept at no reference */
 } Word;
+
+enum
+{
+  IDLE_WORDS = 16,
+};
 
 typedef struct
 {
@@ -281,6 +287,8 @@ typedef struct
   GArray *free;       /* of guint32 */
   GHashTable *lookup; /* Text -> number */
   guint32 last;
+  guint32 idle[IDLE_WORDS]; /* ring of words that lost their last key, G_MAXUINT32: empty */
+  guint32 n_idle;
 } Words;
 
 /* The hash table's keys are the texts themselves; a probe is a text that needs no terminator. */
@@ -311,6 +319,9 @@ words_init (Words *words)
   words->free = g_array_new (FALSE, FALSE, sizeof (guint32));
   words->lookup = g_hash_table_new_full (text_hash, text_equal, g_free, NULL);
   words->last = 0;
+  words->n_idle = 0;
+  for (guint i = 0; i < IDLE_WORDS; i++)
+    words->idle[i] = G_MAXUINT32;
 }
 
 static void
@@ -361,6 +372,7 @@ words_find (Words *words, const char *text, guint32 len, gboolean add)
   word->text[len] = '\0';
   word->len = len;
   word->refs = 0;
+  word->is_idle = FALSE;
   word->hash = lmt_hash_bytes (text, len, lmt_hash_seed ());
   Text *key = g_new (Text, 1);
   key->text = word->text;
@@ -370,16 +382,34 @@ words_find (Words *words, const char *text, guint32 len, gboolean add)
 }
 
 static void
+words_forget (Words *words, guint32 number)
+{
+  Word *word = WORD (words, number);
+  Text probe = { word->text, word->len };
+
+  g_hash_table_remove (words->lookup, &probe);
+  g_clear_pointer (&word->text, g_free);
+  g_array_append_val (words->free, number);
+}
+
+static void
 words_drop (Words *words, guint32 number)
 {
   Word *word = WORD (words, number);
 
-  if (--word->refs > 0)
+  if (--word->refs > 0 || word->is_idle)
     return;
-  Text probe = { word->text, word->len };
-  g_hash_table_remove (words->lookup, &probe);
-  g_clear_pointer (&word->text, g_free);
-  g_array_append_val (words->free, number);
+  /* A name whose last key went nearly always comes back with the next key: the last few stay. */
+  guint32 *slot = &words->idle[words->n_idle++ % IDLE_WORDS];
+  if (*slot != G_MAXUINT32)
+    {
+      Word *old = WORD (words, *slot);
+      old->is_idle = FALSE;
+      if (old->refs == 0)
+        words_forget (words, *slot);
+    }
+  *slot = number;
+  word->is_idle = TRUE;
 }
 
 /* ---------------------------------------------------------------- the table */

@@ -17,6 +17,7 @@ typedef struct
   guint32 group;
   guint32 place; /* where it stood: of equal numbers the last one counts */
   guint64 bytes;
+  LmtSpan value;
 } GroupLayout;
 
 struct _SmDecoder
@@ -449,43 +450,65 @@ read_group_number (LmtCursor *cursor, guint32 *group)
   return n <= G_MAXUINT32;
 }
 
+/* Places first: of equal numbers only the last one is decoded. */
 static gboolean
-read_group_layouts (SmDecoder *d, LmtSpan value, LmtFault *fault)
+find_group_layouts (SmDecoder *d, LmtSpan value, gboolean *sorted, LmtFault *fault)
 {
   guint32 pairs;
-  gboolean sorted = TRUE;
   LmtCursor cursor = sm_cursor (value);
   d->n_layouts = 0;
-  fault->where = "args.spec.group_layout_descs";
+  *sorted = TRUE;
   if (!lmt_cursor_read_map (&cursor, &pairs))
     return sm_fault (fault, "PrefetchRequestSpec.group_layout_descs has an unexpected type", NULL);
   for (guint32 i = 0; i < pairs; i++)
     {
-      GroupLayout entry = { 0, i, 0 };
-      LmtSpan payload;
-      SmLayout layout;
+      GroupLayout entry = { .place = i };
       if (!read_group_number (&cursor, &entry.group))
         return sm_fault (fault, "PrefetchRequestSpec.group_layout_descs has a key that is no group number", NULL);
-      if (!sm_expect_tag (&cursor, "MemoryLayoutDesc", &payload, NULL,
-                          "group_layout_descs holds something else than MemoryLayoutDesc", fault))
-        return FALSE;
-      LmtCursor inner = sm_cursor (payload);
-      if (!sm_read_layout (&inner, &layout, fault))
-        return FALSE;
-      entry.bytes = layout.bytes;
-      sorted = sorted && (d->n_layouts == 0 || d->layouts[d->n_layouts - 1].group < entry.group);
+      if (!lmt_cursor_skip_span (&cursor, &entry.value))
+        return sm_fault (fault, "invalid msgpack", NULL);
+      *sorted = *sorted && (d->n_layouts == 0 || d->layouts[d->n_layouts - 1].group < entry.group);
       GROW (d->layouts, d->max_layouts, d->n_layouts + 1);
       d->layouts[d->n_layouts++] = entry;
     }
+  return TRUE;
+}
+
+static gboolean
+read_group_layouts (SmDecoder *d, LmtSpan value, LmtFault *fault)
+{
+  gboolean sorted;
+  guint n = 0;
+  fault->where = "args.spec.group_layout_descs";
+  if (!find_group_layouts (d, value, &sorted, fault))
+    return FALSE;
   if (!sorted)
     qsort (d->layouts, d->n_layouts, sizeof *d->layouts, compare_layouts);
+  for (guint i = 0; i < d->n_layouts; i++)
+    {
+      GroupLayout entry = d->layouts[i];
+      LmtSpan payload;
+      SmLayout layout;
+      if (i + 1 < d->n_layouts && d->layouts[i + 1].group == entry.group)
+        continue;
+      LmtCursor cursor = sm_cursor (entry.value);
+      if (!sm_expect_tag (&cursor, "MemoryLayoutDesc", &payload, NULL,
+                          "group_layout_descs holds something else than MemoryLayoutDesc", fault))
+        return FALSE;
+      cursor = sm_cursor (payload);
+      if (!sm_read_layout (&cursor, &layout, fault))
+        return FALSE;
+      entry.bytes = layout.bytes;
+      d->layouts[n++] = entry;
+    }
+  d->n_layouts = n;
   return TRUE;
 }
 
 static const GroupLayout *
 find_layout (const SmDecoder *d, guint32 group)
 {
-  guint low = 0, high = d->n_layouts; /* the last one of equal numbers */
+  guint low = 0, high = d->n_layouts;
   while (low < high)
     {
       guint mid = (low + high) / 2;
@@ -641,7 +664,7 @@ decode_request_spec (SmDecoder *d, LmtSpan payload, SmCall *call, LmtFault *faul
   else
     {
       GROW (d->layouts, d->max_layouts, 1);
-      d->layouts[0] = (GroupLayout){ 0, 0, spec.layout.bytes };
+      d->layouts[0] = (GroupLayout){ .group = 0, .bytes = spec.layout.bytes };
       d->n_layouts = 1;
     }
   request.by_group = TRUE;

@@ -439,8 +439,11 @@ static gboolean
 read_tensor (LmtCursor *shapes, LmtCursor *names, guint64 *bytes, LmtFault *fault)
 {
   guint32 dimensions;
-  LmtSpan name;
-  if (!sm_enter_array (shapes, &dimensions, NULL, "MemoryLayoutDesc.shapes has an unexpected type", fault))
+  LmtSpan name, value;
+  if (!lmt_cursor_skip_span (shapes, &value))
+    return sm_fault (fault, "invalid msgpack", NULL);
+  LmtCursor shape = sm_cursor (value);
+  if (!sm_enter_array (&shape, &dimensions, NULL, "MemoryLayoutDesc.shapes has an unexpected type", fault))
     return FALSE;
   if (!lmt_cursor_read_str (names, &name))
     return fault_type (fault, names, "MemoryLayoutDesc.dtypes has an unexpected type", "str");
@@ -454,8 +457,8 @@ read_tensor (LmtCursor *shapes, LmtCursor *names, guint64 *bytes, LmtFault *faul
   for (guint32 i = 0; i < dimensions; i++)
     {
       gint64 n;
-      if (!lmt_cursor_read_int (shapes, &n))
-        return fault_type (fault, shapes, "MemoryLayoutDesc.shapes has an unexpected type", "integer");
+      if (!lmt_cursor_read_int (&shape, &n))
+        return fault_type (fault, &shape, "MemoryLayoutDesc.shapes has an unexpected type", "integer");
       if (n < 0)
         return sm_fault (fault, "MemoryLayoutDesc.shapes has a dimension below 0", NULL);
       is_zero |= n == 0;

@@ -319,8 +319,10 @@ read_slow (SmKeyReader *reader, LmtCursor *cursor, guint32 n, const char *where,
     {
       LmtKeyFields fields = { .struct_size = sizeof fields, .salt = "" };
       gboolean has_group = FALSE;
-      if (sm_object_key_fast (cursor, &fields, &has_group) && model_is_good (reader, &fields))
+      LmtCursor ahead = *cursor;
+      if (sm_object_key_fast (&ahead, &fields, &has_group) && model_is_good (reader, &fields))
         {
+          *cursor = ahead;
           list->n_grouped += has_group;
           take (reader, &fields);
           continue;

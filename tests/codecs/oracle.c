@@ -69,9 +69,9 @@ add_key (GString *out, Object value)
   if (memchr (model->via.str.ptr, '@', model->via.str.size) != NULL)
     return FALSE;
   g_string_append_len (out, model->via.str.ptr, model->via.str.size);
-  g_string_append_printf (out, "|%" G_GUINT64_FORMAT "|%u|", rank->via.u64, group != NULL ? (guint) group->via.u64 : 0);
+  g_string_append_printf (out, "|%" G_GUINT64_FORMAT "|%u|", rank->via.u64, group != NULL ? (guint)group->via.u64 : 0);
   for (guint32 i = 0; i < hash->via.bin.size; i++)
-    g_string_append_printf (out, "%02x", (guint8) hash->via.bin.ptr[i]);
+    g_string_append_printf (out, "%02x", (guint8)hash->via.bin.ptr[i]);
   g_string_append_c (out, '|');
   if (salt != NULL)
     {
@@ -113,7 +113,7 @@ layout_bytes (Object value)
 static void
 add_locks (GString *out, gint64 locks)
 {
-  g_string_append_printf (out, " locks=%d", (int) CLAMP (locks, 1, 128));
+  g_string_append_printf (out, " locks=%d", (int)CLAMP (locks, 1, 128));
 }
 
 static gint64
@@ -139,7 +139,7 @@ static guint32
 group_of (Object key)
 {
   Object group = get (untag (key, "ObjectKey"), "object_group_id");
-  return group != NULL ? (guint32) group->via.u64 : 0;
+  return group != NULL ? (guint32)group->via.u64 : 0;
 }
 
 /* group_layout_descs[g], or the single layout for group 0, or one for all. */
@@ -172,8 +172,8 @@ add_one_row (GString *out, Object spec, Object single, Object keys)
       mixed |= bytes != first;
       g_string_append_printf (cells, "%" G_GINT64_FORMAT ",", bytes);
     }
-  g_string_append_printf (out, "\nrow group=%u window=-1 bytes=%" G_GINT64_FORMAT "%s keys=", n > 0 ? group_of (&keys->via.array.ptr[0]) : 0,
-                          first, mixed ? cells->str : "");
+  g_string_append_printf (out, "\nrow group=%u window=-1 bytes=%" G_GINT64_FORMAT "%s keys=",
+                          n > 0 ? group_of (&keys->via.array.ptr[0]) : 0, first, mixed ? cells->str : "");
   if (!add_keys (out, keys))
     return FALSE;
   g_string_append (out, "\nflat=");
@@ -246,7 +246,7 @@ add_task (GString *out, Object spec, gboolean skip_l2)
       if (bytes < 0 || !is_int (get (map, "object_group_id")) || !is_int (get (map, "sliding_window_size")))
         return FALSE;
       g_string_append_printf (out, "\nrow group=%u window=%" G_GINT64_FORMAT " bytes=%" G_GINT64_FORMAT " keys=",
-                              (guint) get (map, "object_group_id")->via.u64, get (map, "sliding_window_size")->via.i64, bytes);
+                              (guint)get (map, "object_group_id")->via.u64, get (map, "sliding_window_size")->via.i64, bytes);
       if (!add_keys (out, as_array (get (map, "keys"))))
         return FALSE;
     }
@@ -259,7 +259,7 @@ add_prefetch (GString *out, Object args)
   Object id = get (args, "external_request_id"), skip = get (args, "skip_l2");
   Object task = untag (get (args, "spec"), "PrefetchTaskSpec"), spec = untag (get (args, "spec"), "PrefetchRequestSpec");
   gboolean skip_l2 = skip != NULL && skip->via.boolean;
-  g_string_append_printf (out, " id=%.*s", id != NULL ? (int) id->via.str.size : 0, id != NULL ? id->via.str.ptr : "");
+  g_string_append_printf (out, " id=%.*s", id != NULL ? (int)id->via.str.size : 0, id != NULL ? id->via.str.ptr : "");
   if (task != NULL)
     return add_task (out, task, skip_l2);
   Object from = spec != NULL ? spec : args;
@@ -277,7 +277,7 @@ oracle_text (guint32 op, LmtSpan args)
   g_autoptr (GString) out = g_string_new (NULL);
   msgpack_unpacked tree;
   msgpack_unpacked_init (&tree);
-  gboolean ok = msgpack_unpack_next (&tree, (const char *) args.data, args.len, NULL) == MSGPACK_UNPACK_SUCCESS;
+  gboolean ok = msgpack_unpack_next (&tree, (const char *)args.data, args.len, NULL) == MSGPACK_UNPACK_SUCCESS;
   Object map = &tree.data;
   g_string_append_printf (out, "op=%u", op);
   if (ok && op == SM_OP_PREFETCH)
@@ -290,7 +290,9 @@ oracle_text (guint32 op, LmtSpan args)
           gint64 bytes = layout_bytes (get (map, "layout_desc"));
           ok = bytes >= 0;
           g_string_append_printf (out, " bytes=%" G_GINT64_FORMAT " mode=%d", bytes,
-                                  is_str (mode, "update") ? 1 : is_str (mode, "all") ? 2 : 0);
+                                  is_str (mode, "update") ? 1
+                                  : is_str (mode, "all")  ? 2
+                                                          : 0);
         }
       if (op == SM_OP_FINISH_READ)
         add_locks (out, either_count (map, "read_locks", "extra_count"));
@@ -308,7 +310,7 @@ add_call_key (GString *out, const LmtKey *key)
   g_string_append_printf (out, "|%" G_GUINT64_FORMAT "|%u|", key->fields.rank, key->fields.group);
   for (guint32 i = 0; i < key->fields.hash_len; i++)
     g_string_append_printf (out, "%02x", key->fields.hash[i]);
-  g_string_append_printf (out, "|%.*s ", (int) key->fields.salt_len, key->fields.salt);
+  g_string_append_printf (out, "|%.*s ", (int)key->fields.salt_len, key->fields.salt);
 }
 
 char *
@@ -318,15 +320,15 @@ call_text (const SmCall *call, LmtSpan request_id, const guint32 *flat, guint n_
   g_string_append_printf (out, "op=%u", call->op);
   if (call->op == SM_OP_PREFETCH)
     {
-      g_string_append_printf (out, " id=%.*s", (int) request_id.len, (const char *) request_id.data);
+      g_string_append_printf (out, " id=%.*s", (int)request_id.len, (const char *)request_id.data);
       add_locks (out, call->readers);
       g_string_append_printf (out, " policy=%u lock=%u look_l1=%u allow_l2=%u", call->policy, call->lock_mode, call->look_l1,
                               call->allow_l2);
       for (guint32 r = 0; r < call->n_rows; r++)
         {
           const SmRow *row = &call->rows[r];
-          g_string_append_printf (out, "\nrow group=%u window=%" G_GINT64_FORMAT " bytes=%" G_GUINT64_FORMAT, row->group, row->window,
-                                  row->object_bytes);
+          g_string_append_printf (out, "\nrow group=%u window=%" G_GINT64_FORMAT " bytes=%" G_GUINT64_FORMAT, row->group,
+                                  row->window, row->object_bytes);
           if (row->cell_bytes != NULL)
             {
               g_string_append (out, " cells=");
@@ -369,7 +371,7 @@ oracle_op (LmtSpan qualname)
                 { "read_prefetched_results.__enter__", SM_OP_READ_ENTER },
                 { "read_prefetched_results.__exit__", SM_OP_READ_EXIT },
                 { "finish_read_prefetched", SM_OP_FINISH_READ } };
-  g_autofree char *name = g_strndup ((const char *) qualname.data, qualname.len);
+  g_autofree char *name = g_strndup ((const char *)qualname.data, qualname.len);
   for (guint i = 0; g_str_has_prefix (name, prefix) && i < G_N_ELEMENTS (calls); i++)
     if (g_str_equal (name + sizeof prefix - 1, calls[i].name))
       return calls[i].op;
@@ -384,7 +386,7 @@ put (GByteArray *out, guint8 head, guint64 value, guint bytes)
   g_byte_array_append (out, &head, 1);
   for (guint i = bytes; i > 0; i--)
     {
-      guint8 byte = (guint8) (value >> (8 * (i - 1)));
+      guint8 byte = (guint8)(value >> (8 * (i - 1)));
       g_byte_array_append (out, &byte, 1);
     }
 }
@@ -395,25 +397,25 @@ encode_int (GByteArray *out, Object value, GRand *rand)
   gboolean negative = value->type == MSGPACK_OBJECT_NEGATIVE_INTEGER;
   guint64 v = value->via.u64;
   guint least = negative ? 3 : v > G_MAXUINT32 ? 3 : v > 0xffff ? 2 : v > 0xff ? 1 : 0;
-  guint size = (guint) g_rand_int_range (rand, (gint32) least, 4);
+  guint size = (guint)g_rand_int_range (rand, (gint32)least, 4);
   if (!negative && v < 0x80 && g_rand_boolean (rand))
-    put (out, (guint8) v, 0, 0);
+    put (out, (guint8)v, 0, 0);
   else if (negative || (v <= G_MAXINT64 && size == 3 && g_rand_boolean (rand)))
     put (out, 0xd3, v, 8);
   else
-    put (out, (guint8) (0xcc + size), v, 1u << size);
+    put (out, (guint8)(0xcc + size), v, 1u << size);
 }
 
 static void
 encode_text (GByteArray *out, const char *text, guint32 len, gboolean is_bin, GRand *rand)
 {
   guint least = len > 0xffff ? 2 : len > 0xff ? 1 : 0;
-  guint size = (guint) g_rand_int_range (rand, (gint32) least, 3);
+  guint size = (guint)g_rand_int_range (rand, (gint32)least, 3);
   if (!is_bin && len < 32 && g_rand_boolean (rand))
-    put (out, (guint8) (0xa0 | len), 0, 0);
+    put (out, (guint8)(0xa0 | len), 0, 0);
   else
-    put (out, (guint8) ((is_bin ? 0xc4 : 0xd9) + size), len, 1u << size);
-  g_byte_array_append (out, (const guint8 *) text, len);
+    put (out, (guint8)((is_bin ? 0xc4 : 0xd9) + size), len, 1u << size);
+  g_byte_array_append (out, (const guint8 *)text, len);
 }
 
 static void encode (GByteArray *out, Object value, GRand *rand);
@@ -428,14 +430,14 @@ encode_map (GByteArray *out, Object value, GRand *rand)
   g_autofree gboolean *twice = g_new0 (gboolean, n + 1);
   for (guint32 i = 0; i < n; i++)
     {
-      guint32 j = (guint32) g_rand_int_range (rand, 0, (gint32) i + 1);
+      guint32 j = (guint32)g_rand_int_range (rand, 0, (gint32)i + 1);
       order[i] = order[j];
       order[j] = i;
       twice[i] = g_rand_int_range (rand, 0, 8) == 0;
       doubled += twice[i];
     }
   if (n + doubled < 16 && g_rand_boolean (rand))
-    put (out, (guint8) (0x80 | (n + doubled)), 0, 0);
+    put (out, (guint8)(0x80 | (n + doubled)), 0, 0);
   else if (g_rand_boolean (rand))
     put (out, 0xde, n + doubled, 2);
   else
@@ -443,11 +445,11 @@ encode_map (GByteArray *out, Object value, GRand *rand)
   for (guint32 i = 0; i < n; i++)
     if (twice[i])
       {
-        guint which = (guint) g_rand_int_range (rand, 0, 4);
+        guint which = (guint)g_rand_int_range (rand, 0, 4);
         encode (out, &value->via.map.ptr[i].key, rand);
         g_byte_array_append (out, rubbish[which], lengths[which]);
         if (which == 1) /* the map in it needs its pair */
-          g_byte_array_append (out, (const guint8 *) "\x01\xc2", 2);
+          g_byte_array_append (out, (const guint8 *)"\x01\xc2", 2);
       }
   for (guint32 i = 0; i < n; i++)
     {
@@ -480,7 +482,7 @@ encode (GByteArray *out, Object value, GRand *rand)
     case MSGPACK_OBJECT_ARRAY:
       if (g_rand_int_range (rand, 0, 10) == 0) /* a tuple is an array for us */
         {
-          g_byte_array_append (out, (const guint8 *) "\x82\xa5__t__\xa5tuple\xa1v", 15);
+          g_byte_array_append (out, (const guint8 *)"\x82\xa5__t__\xa5tuple\xa1v", 15);
         }
       if (g_rand_boolean (rand))
         put (out, 0xdc, value->via.array.size, 2);
@@ -502,7 +504,7 @@ oracle_encode_otherwise (LmtSpan value, GRand *rand, GByteArray *out)
 {
   msgpack_unpacked tree;
   msgpack_unpacked_init (&tree);
-  g_assert_cmpint (msgpack_unpack_next (&tree, (const char *) value.data, value.len, NULL), ==, MSGPACK_UNPACK_SUCCESS);
+  g_assert_cmpint (msgpack_unpack_next (&tree, (const char *)value.data, value.len, NULL), ==, MSGPACK_UNPACK_SUCCESS);
   encode_map (out, &tree.data, rand);
   msgpack_unpacked_destroy (&tree);
 }
@@ -530,7 +532,7 @@ pack_object (msgpack_packer *pk, const LmtJson *json)
       msgpack_pack_bin (pk, n);
       for (gsize i = 0; i < n; i++)
         {
-          guint8 byte = (guint8) (g_ascii_xdigit_value (hex[2 * i]) * 16 + g_ascii_xdigit_value (hex[2 * i + 1]));
+          guint8 byte = (guint8)(g_ascii_xdigit_value (hex[2 * i]) * 16 + g_ascii_xdigit_value (hex[2 * i + 1]));
           msgpack_pack_bin_body (pk, &byte, 1);
         }
     }
@@ -544,7 +546,7 @@ pack_object (msgpack_packer *pk, const LmtJson *json)
     }
   else if (ext != NULL)
     {
-      msgpack_pack_ext (pk, 1, (int8_t) lmt_json_get_int (ext));
+      msgpack_pack_ext (pk, 1, (int8_t)lmt_json_get_int (ext));
       msgpack_pack_ext_body (pk, "x", 1);
     }
   else if (pairs != NULL)
@@ -610,7 +612,7 @@ oracle_pack (const char *text)
   msgpack_packer_init (&packer, &buffer, msgpack_sbuffer_write);
   pack (&packer, json);
   GByteArray *out = g_byte_array_new ();
-  g_byte_array_append (out, (const guint8 *) buffer.data, (guint) buffer.size);
+  g_byte_array_append (out, (const guint8 *)buffer.data, (guint)buffer.size);
   msgpack_sbuffer_destroy (&buffer);
   return out;
 }

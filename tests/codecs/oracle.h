@@ -5,8 +5,8 @@
 
 #include "storage-codecs.h"
 
-/* A second decoder of storage calls, through msgpack-c trees, written from trace-format.md alone: slow, and nothing of it is shared
- * with the one under test but the table of dtypes, which has a test of its own. */
+/* A second decoder of storage calls, through msgpack-c trees, written from trace-format.md alone: slow, and nothing of it is
+ * shared with the one under test but the table of dtypes, which has a test of its own. */
 
 /* Texts of one call: equal exactly if the calls are. NULL: undecodable. */
 char *oracle_text (guint32 op, LmtSpan args);
