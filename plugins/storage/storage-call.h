@@ -63,6 +63,8 @@ typedef struct
   guint8 force;     /* DELETE, CLEAR */
   guint8 caller_failed; /* READ_EXIT */
   guint8 enter_bad; /* READ_EXIT: the enter was no success: `keys` are the good ones, one lock each goes back */
+  LmtKey *const *bad_keys; /* READ_EXIT: (nullable): the others, for the event */
+  guint32 n_bad_keys;
 } SmCall;
 
 G_END_DECLS

@@ -9,14 +9,22 @@
 G_BEGIN_DECLS
 
 /**
- * SECTION: the StorageManager as a deterministic state machine (architecture.md 2.1, storage-manager.md 19). No thread, no clock, no
- * kernel, no random number: the same inputs give the same outputs. Inputs may not be given from inside one another.
- * `now` is in ns of the manager's clock; less than the last one counts as the last one.
+ * SECTION: the StorageManager as a deterministic state machine (architecture.md 2.1, storage-manager.md 19). No thread, no clock,
+ * no kernel, no random number: the same inputs give the same outputs. Inputs may not be given from inside one another. `now` is
+ * in ns of the manager's clock; less than the last one counts as the last one.
  */
 typedef struct _LmtSm LmtSm;
 
-typedef enum { SM_STORE_DEFAULT = 0, SM_STORE_SKIP_L1 } SmStorePolicy;
-typedef enum { SM_PREFETCH_DEFAULT = 0, SM_PREFETCH_RETAIN } SmPrefetchPolicy;
+typedef enum
+{
+  SM_STORE_DEFAULT = 0,
+  SM_STORE_SKIP_L1
+} SmStorePolicy;
+typedef enum
+{
+  SM_PREFETCH_DEFAULT = 0,
+  SM_PREFETCH_RETAIN
+} SmPrefetchPolicy;
 
 typedef struct
 {
@@ -29,21 +37,22 @@ typedef struct
 typedef struct
 {
   guint64 size_bytes;
-  guint64 align_bytes;   /* power of two */
-  guint32 write_ttl_s;   /* 0: locks that never hold */
+  guint64 align_bytes; /* power of two */
+  guint32 write_ttl_s; /* 0: locks that never hold */
   guint32 read_ttl_s;
   SmEviction eviction;
   guint n_l2;
   const SmEviction *l2_eviction; /* n_l2 */
   SmStorePolicy store_policy;
   SmPrefetchPolicy prefetch_policy;
-  guint prefetch_max_in_flight; /* 0: L2 prefetches never start */
+  guint prefetch_max_in_flight;       /* 0: L2 prefetches never start */
   double prefetch_inflight_watermark; /* 0: off; the admission of 0.5.7rc3 on top (storage-manager.md 16) */
-  gboolean skip_l1_retry;       /* 0.5.7rc3's retry of refused deletions; off = 0.5.6 */
-  gint64 eviction_period_ns;    /* 0: passes only by lmt_sm_evict_l1/l2 */
-  gint64 io_deadline_ns;        /* defect 12; 0 = off */
+  gboolean skip_l1_retry;             /* 0.5.7rc3's retry of refused deletions; off = 0.5.6 */
+  gint64 eviction_period_ns;          /* 0: passes only by lmt_sm_evict_l1/l2 */
+  gint64 io_deadline_ns;              /* defect 12; 0 = off */
   gboolean explain_misses;
-  gboolean collapse_passes;     /* real time (storage-manager.md 19.3): due instants that were missed become one pass, at the last of them */
+  gboolean collapse_passes; /* real time (storage-manager.md 19.3): due instants that were missed become one pass, at the last of
+                               them */
 } SmConfig;
 
 /* Codes per key (storage-manager.md 4). */
@@ -75,7 +84,10 @@ typedef enum
   SM_MISS_FIRST_TOUCH,
   SM_MISS_UNKNOWN,
 } SmMiss;
-enum { SM_N_MISS = 12 };
+enum
+{
+  SM_N_MISS = 12
+};
 const char *sm_miss_name (guint32 miss); /* "window", "load failed", … */
 
 /**
@@ -116,11 +128,18 @@ typedef struct
   guint32 hit_length; /* prefix: chunks */
   guint64 hit_bytes, l1_hit_bytes, l2_hit_bytes;
   guint32 misses[SM_N_MISS]; /* sum = cells - n_hit, if explain_misses */
-  guint32 code; /* 0, or 1: the request was aborted */
+  guint32 code;              /* 0, or 1: the request was aborted */
 } SmPrefetchResult;
 
 /* One task for an L2 adapter. Arrays are alive until completed()/refused(). */
-typedef enum { SM_IO_STORE = 0, SM_IO_LOAD, SM_IO_LOOKUP, SM_IO_DELETE, SM_IO_UNLOCK } SmIoKind;
+typedef enum
+{
+  SM_IO_STORE = 0,
+  SM_IO_LOAD,
+  SM_IO_LOOKUP,
+  SM_IO_DELETE,
+  SM_IO_UNLOCK
+} SmIoKind;
 typedef struct
 {
   guint32 id; /* rising, never 0 */
@@ -209,7 +228,7 @@ typedef struct
   guint64 load_tasks, load_keys, load_bytes_submitted, load_bytes_moved, load_keys_failed;
   guint64 l1_passes, l1_passes_triggered, l1_passes_skipped, l1_evicted_keys, l1_evicted_bytes, l1_refused_victims;
   guint64 l2_passes, l2_passes_triggered, l2_evicted_keys, l2_evicted_bytes;
-  guint64 skip_l1_kept; /* defect 6 */
+  guint64 skip_l1_kept;                                /* defect 6 */
   guint64 read_unknown, read_unlocked, read_too_early; /* anomalies */
   guint64 finish_read_unknown, finish_read_unlocked, finish_read_foreign;
   guint64 takeovers, expired_write_locks;
@@ -240,13 +259,14 @@ gboolean lmt_sm_take (LmtSm *sm, SmIo *io);
 void lmt_sm_accepted (LmtSm *sm, gint64 now_ns, guint32 id);
 void lmt_sm_refused (LmtSm *sm, gint64 now_ns, guint32 id, guint32 code);
 /* Always before the completed() of the task that caused it. @kind: 0 stored, 1 accessed, 2 deleted (LmtL2EventKind). */
-void lmt_sm_l2_event (LmtSm *sm, gint64 now_ns, guint32 adapter, guint32 kind, LmtKey *const *keys, const guint64 *sizes, guint n);
+void lmt_sm_l2_event (LmtSm *sm, gint64 now_ns, guint32 adapter, guint32 kind, LmtKey *const *keys, const guint64 *sizes,
+                      guint n);
 /* @codes: per key, LmtL2Code (0 OK, 11 PRESENT: the bit is set). Unknown ids are counted. */
 void lmt_sm_completed (LmtSm *sm, gint64 now_ns, guint32 id, const guint8 *codes, guint64 bytes);
 void lmt_sm_advance (LmtSm *sm, gint64 now_ns);
-/* Next instant at which advance() has something to do, or G_MAXINT64: the next pass due; after one that deleted nothing, and with no
- * input since, the first due instant at or after the earliest end of a held lock's lifetime (19.3). The settled driver advances from
- * one of these to the next and settles in between. */
+/* Next instant at which advance() has something to do, or G_MAXINT64: the next pass due; after one that deleted nothing, and with
+ * no input since, the first due instant at or after the earliest end of a held lock's lifetime (19.3). The settled driver
+ * advances from one of these to the next and settles in between. */
 gint64 lmt_sm_next_due_ns (LmtSm *sm);
 /* One pass now. @victims: (nullable) (element-type LmtKey*) (out): with @codes (element-type guint8) of their deletion. */
 void lmt_sm_evict_l1 (LmtSm *sm, gint64 now_ns, GPtrArray *victims, GArray *codes, gboolean *triggered);
@@ -299,7 +319,8 @@ typedef struct
   guint64 address;
   guint32 n_staged;
 } SmKeyView;
-void lmt_sm_foreach (const LmtSm *sm, gint64 now_ns, void (*func) (LmtKey *key, const SmKeyView *view, gpointer data), gpointer data);
+void lmt_sm_foreach (const LmtSm *sm, gint64 now_ns, void (*func) (LmtKey *key, const SmKeyView *view, gpointer data),
+                     gpointer data);
 gboolean lmt_sm_view (const LmtSm *sm, gint64 now_ns, const LmtKey *key, SmKeyView *view);
 typedef struct
 {
