@@ -63,6 +63,7 @@ storage_free (gpointer user_data)
 
   if (session == NULL)
     return;
+  storage_watch_stop (session);
   if (session->l2 != NULL)
     for (guint i = 0; i < session->config->sm.n_l2; i++)
       if (session->l2[i] != NULL)
@@ -219,10 +220,15 @@ on_victim (gint adapter, LmtKey *key, gpointer data)
   storage_state_add_victim (session->state, adapter, key);
 }
 
+/* While something is waited for. */
 static void
-on_tick (gpointer replay)
+on_tick (gpointer data)
 {
-  lmt_replay_tick (replay);
+  StorageSession *session = data;
+
+  storage_watch_look (session);
+  if (session->env->replay != NULL)
+    lmt_replay_tick (session->env->replay);
 }
 
 static void
@@ -237,8 +243,8 @@ make_driver (StorageSession *session)
   params.drain_timeout_ns = session->env->drain_timeout_ns;
   params.verify = session->flags->verify_data;
   params.interrupts = session->env->interrupts;
-  params.tick = session->env->replay != NULL ? on_tick : NULL;
-  params.tick_data = session->env->replay;
+  params.tick = on_tick;
+  params.tick_data = session;
   session->driver = sm_driver_new (session->sm, session->l2, session->config->sm.n_l2, &params);
   sm_driver_set_funcs (session->driver, storage_prefetch_result, on_victim, session);
 }
@@ -275,30 +281,13 @@ storage_start (gpointer user_data, GError **error)
       memcpy (session->base, totals->status, sizeof session->base);
       session->base_malformed = totals->malformed;
     }
+  if (!storage_watch_start (session, error))
+    return FALSE;
   session->started = TRUE;
   return TRUE;
 }
 
 /* ---------------- the run ---------------- */
-
-/* --enable-extra-logging: L1 usage now and then. */
-static void
-extra_line (StorageSession *session)
-{
-  gint64 now = lmt_clock_now (session->env->clock);
-  gint64 period = (gint64)(session->config->extra_logging_interval_s * 1e9);
-
-  if (session->last_line_ns == 0)
-    session->last_line_ns = now;
-  if (now - session->last_line_ns < period)
-    return;
-  session->last_line_ns = now;
-  g_message ("L1 usage: %.1f%%, used_bytes=%" G_GUINT64_FORMAT ", total_bytes=%" G_GUINT64_FORMAT,
-             lmt_sm_total_bytes (session->sm) > 0
-                 ? 100.0 * (double)lmt_sm_used_bytes (session->sm) / (double)lmt_sm_total_bytes (session->sm)
-                 : 0.0,
-             lmt_sm_used_bytes (session->sm), lmt_sm_total_bytes (session->sm));
-}
 
 static gboolean
 storage_wait (gpointer user_data, gint64 due_ns, gint64 trace_ns)
@@ -315,8 +304,7 @@ storage_wait (gpointer user_data, gint64 due_ns, gint64 trace_ns)
       session->with_origin = TRUE;
       sm_driver_set_origin (session->driver, speed > 0.0 ? due_ns - (gint64)((double)trace_ns / speed) : due_ns);
     }
-  if (session->config->extra_logging)
-    extra_line (session);
+  storage_watch_look (session);
   return sm_driver_wait (session->driver, due_ns);
 }
 

@@ -73,6 +73,15 @@ typedef struct
   guint64 anomalies[STORAGE_N_ANOMALIES];
   guint64 anomaly_records[STORAGE_N_ANOMALIES]; /* number of the first record */
 
+  /* storage-watch.c */
+  gboolean watching;
+  gint64 next_look_ns;
+  gint64 last_line_ns;
+  guint64 last_in_bytes;
+  guint64 last_out_bytes;
+  struct _StorageMetrics *metrics;
+  GString *metrics_text;
+
   /* at the end */
   guint64 base[LMT_N_STATUS]; /* what the loop had counted when this session began */
   guint64 base_malformed;
@@ -80,7 +89,6 @@ typedef struct
   gboolean settled;
   gboolean failed;
   gboolean hit_rate_missed;
-  gint64 last_line_ns; /* --enable-extra-logging */
   guint ios_left;
   guint prefetches_left;
   guint stores_left;
@@ -107,6 +115,11 @@ guint storage_prefetches_flush (StorageSession *session);
 
 /* storage-level.c */
 extern const LmtLevelOps storage_level;
+
+/* storage-watch.c */
+gboolean storage_watch_start (StorageSession *session, GError **error);
+void storage_watch_look (StorageSession *session);
+void storage_watch_stop (StorageSession *session);
 
 /* storage-report.c */
 void storage_report (StorageSession *session, LmtReport *report);
