@@ -172,7 +172,7 @@ lmt_option_range_words (const LmtOption *row)
   if (low && high)
     g_string_append (out, " and ");
   if (high)
-    g_string_append_printf (out, "%s %s", range.high_in ? "at most" : "below", range.high);
+    g_string_append_printf (out, "%s%s %s", low || !range.high_in ? "" : "of ", range.high_in ? "at most" : "below", range.high);
   return g_string_free (out, FALSE);
 }
 
