@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin's author sees: lmtrace installed to a scratch folder, then nothing but cc and `pkg-config lmtrace-1`.
+
+Builds a new level (demo-mq) with its trace and the null adapter from its own folder; the installed lmtrace serves both.
+"""
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+MESON, BUILD, SOURCE, PREFIX = sys.argv[1:5]
+CC = shlex.split(sys.argv[5])
+SANITIZE = sys.argv[6]
+del sys.argv[1:7]
+HERE = pathlib.Path(SOURCE, "tests", "plugin")
+
+
+class OutOfTree(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory(prefix="lmt-author-")
+        top = pathlib.Path(cls.scratch.name)
+        cls.root = top / "root"
+        cls.work = top / "work"
+        cls.work.mkdir()
+        subprocess.run([*shlex.split(MESON), "install", "-C", BUILD, "--no-rebuild", "--destdir", str(cls.root)], check=True, capture_output=True)
+        cls.prefix = cls.root / PREFIX.lstrip("/")
+        cls.libdir = next(cls.prefix.rglob("liblmtrace-1.so")).parent
+        pc = next(cls.prefix.rglob("lmtrace-1.pc")).parent
+        cls.env = dict(os.environ, PKG_CONFIG_PATH=str(pc), LD_LIBRARY_PATH=str(cls.libdir), HOME=str(top))
+        # The scratch copy says it lives in PREFIX: --define-variable puts that right, as a relocated copy would have it.
+        cls.pc_args = [f"--define-variable=prefix={cls.prefix}"]
+        cls.env.pop("LMTRACE_PLUGIN_PATH", None)
+        cls.lmtrace = str(next(cls.prefix.rglob("bin/lmtrace")))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def pkg(self, *args):
+        done = subprocess.run(["pkg-config", *self.pc_args, *args, "lmtrace-1"], capture_output=True, text=True, check=True, env=self.env)
+        return shlex.split(done.stdout)
+
+    def compile(self, source, target, shared):
+        flags = ["-shared", "-fPIC", "-fvisibility=hidden"] if shared else []
+        flags += [f"-fsanitize={SANITIZE}"] if SANITIZE != "none" and not shared else []
+        command = [*CC, "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-O1", *flags, "-o", str(target), str(source),
+                   *self.pkg("--cflags", "--libs")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self.env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return target
+
+    def run_lmtrace(self, *args):
+        return subprocess.run([self.lmtrace, *map(str, args)], capture_output=True, text=True, env=self.env, check=False, timeout=120)
+
+    def test_1_variables(self):
+        self.assertEqual(self.pkg("--variable=abi"), ["1"])
+        self.assertEqual(self.pkg("--variable=plugindir"), [str(self.libdir / "lmtrace-1" / "plugins")])
+        self.assertTrue((self.libdir / "lmtrace-1" / "plugins" / "lmt-l2-null.so").exists())
+        link = self.prefix / "bin" / "lmcache-trace"
+        self.assertTrue(link.is_symlink())
+        done = subprocess.run([str(link), "inof"], capture_output=True, text=True, env=self.env, check=False)
+        self.assertEqual((done.returncode, done.stderr), (2, "lmtrace: unknown command 'inof': did you mean 'info'?\n"))
+
+    def test_2_null_adapter(self):
+        folder = self.work / "null"
+        folder.mkdir()
+        self.compile(pathlib.Path(SOURCE, "plugins", "l2", "null", "null-l2.c"), folder / "lmt-l2-null.so", True)
+        done = self.run_lmtrace("--no-default-plugins", "--plugin-dir", folder, "list-plugins", "--json")
+        plugins = {p["path"]: p for p in json.loads(done.stdout)["metrics"]["plugins"]}
+        ours = plugins[str(folder / "lmt-l2-null.so")]
+        self.assertEqual((ours["state"], ours["adapters"][0]["name"]), ("loaded", "null"))
+
+    def test_3_new_level(self):
+        folder = self.work / "mq"
+        folder.mkdir()
+        plugin = self.compile(HERE / "demo-mq" / "demo-mq.c", folder / "lmt-level-demo-mq.so", True)
+        maker = self.compile(HERE / "demo-mq" / "make-trace.c", folder / "make-trace", False)
+        trace = folder / "run.lct"
+        subprocess.run([str(maker), str(trace)], check=True, env=self.env)
+        exports = subprocess.run(["nm", "-D", "--defined-only", str(plugin)], capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual([name for name in exports if name.startswith(("lmt_", "mq_"))], ["lmt_plugin_get"])
+
+        # Not told where the plugin is: info shows core's block, replay says what is missing.
+        done = self.run_lmtrace("info", trace)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("demo-mq", done.stdout)
+        self.assertNotIn("queue:", done.stdout)
+        done = self.run_lmtrace("replay", trace)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stdout, "")
+        self.assertIn("unknown level 'demo-mq'", done.stderr)
+        self.assertIn("lmtrace-1/plugins", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+        where = ("--plugin-dir", folder)
+        done = self.run_lmtrace(*where, "info", trace)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("    Mq.push: 5\n", done.stdout)
+        self.assertTrue(done.stdout.endswith("  queue:\n    pushes: 5\n    pops: 1\n    bytes: 111\n"), done.stdout)
+        done = self.run_lmtrace(*where, "info", trace, "--json")
+        self.assertIn('"queue_bytes": 111', done.stdout)
+
+        # depth 2: the third push fails; one has no topic, one has no handler
+        done = self.run_lmtrace(*where, "replay", trace, "--speed", "0", "--no-csv", "--format", "json")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        overall = json.loads(done.stdout)["metrics"]["overall"]
+        self.assertEqual({k: overall[k] for k in ("level", "replayed", "skipped", "failed", "undecodable")},
+                         {"level": "demo-mq", "replayed": 4, "skipped": 1, "failed": 1, "undecodable": 1})
+        self.assertIn("topic is full", done.stderr)
+        self.assertIn("args: missing-field: expected topic", done.stderr)
+        done = self.run_lmtrace("replay", trace, "--mq-depth=3", "--no-csv", *where)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(" Queues ", done.stdout)
+        self.assertRegex(done.stdout, r"Most waiting: +3\n")
+        self.assertRegex(done.stdout, r"push count: +4\n")
+        done = self.run_lmtrace(*where, "replay", trace, "--mq-depth=0")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--mq-depth: expected 1..1000", done.stderr)
+        done = self.run_lmtrace(*where, "replay", "--help")
+        self.assertIn("--mq-depth", done.stdout)
+        listed = self.run_lmtrace(*where, "list-plugins", "demo-mq").stdout
+        for word in ("level demo-mq", "qualname Mq.push", "qualname Mq.pop", "--mq-depth", "default 2", "range 1..1000"):
+            self.assertIn(word, listed)
+
+
+if __name__ == "__main__":
+    unittest.main()
