@@ -619,7 +619,12 @@ call_handler (LmtReplay *replay, const LmtRecord *record, guint64 number, gint h
     tell (replay, &entry, op, record->qualname, status, done_ns, status == LMT_STATUS_OK ? NULL : outcome.error,
           outcome.missing_argument);
   if (G_UNLIKELY (status != LMT_STATUS_OK))
-    report_fault (replay, status, record->number, record->offset, &outcome.fault, outcome.error);
+    {
+      /* A call that failed says so by its error; what decoding may have left behind is not the reason. */
+      if (status != LMT_STATUS_UNDECODABLE && outcome.error != NULL)
+        memset (&outcome.fault, 0, sizeof outcome.fault);
+      report_fault (replay, status, record->number, record->offset, &outcome.fault, outcome.error);
+    }
 }
 
 static gboolean

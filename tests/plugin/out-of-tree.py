@@ -7,16 +7,19 @@ Builds a new level (demo-mq) with its trace and the null adapter from its own fo
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
 import tempfile
 import unittest
 
-MESON, BUILD, SOURCE, PREFIX = sys.argv[1:5]
-CC = shlex.split(sys.argv[5])
-SANITIZE = sys.argv[6]
-del sys.argv[1:7]
+BUILD, SOURCE, PREFIX = sys.argv[1:4]
+CC = shlex.split(sys.argv[4])
+SANITIZE = sys.argv[5]
+del sys.argv[1:6]
+# The meson that configured this build, which need not be the first one on PATH.
+MESON = re.search(r"^ command = (.*?) --internal regenerate", pathlib.Path(BUILD, "build.ninja").read_text(), re.M).group(1)
 HERE = pathlib.Path(SOURCE, "tests", "plugin")
 
 
@@ -31,10 +34,10 @@ class OutOfTree(unittest.TestCase):
         subprocess.run([*shlex.split(MESON), "install", "-C", BUILD, "--no-rebuild", "--destdir", str(cls.root)], check=True, capture_output=True)
         cls.prefix = cls.root / PREFIX.lstrip("/")
         cls.libdir = next(cls.prefix.rglob("liblmtrace-1.so")).parent
-        pc = next(cls.prefix.rglob("lmtrace-1.pc")).parent
-        cls.env = dict(os.environ, PKG_CONFIG_PATH=str(pc), LD_LIBRARY_PATH=str(cls.libdir), HOME=str(top))
-        # The scratch copy says it lives in PREFIX: --define-variable puts that right, as a relocated copy would have it.
-        cls.pc_args = [f"--define-variable=prefix={cls.prefix}"]
+        pc = next(cls.prefix.rglob("lmtrace-1.pc"))
+        # The copy stands under a staging root: its own prefix line is put right, as a package made relocatable would do.
+        pc.write_text(re.sub(r"^prefix=.*$", f"prefix={cls.prefix}", pc.read_text(), flags=re.M))
+        cls.env = dict(os.environ, PKG_CONFIG_PATH=str(pc.parent), LD_LIBRARY_PATH=str(cls.libdir), HOME=str(top))
         cls.env.pop("LMTRACE_PLUGIN_PATH", None)
         cls.lmtrace = str(next(cls.prefix.rglob("bin/lmtrace")))
 
@@ -43,7 +46,7 @@ class OutOfTree(unittest.TestCase):
         cls.scratch.cleanup()
 
     def pkg(self, *args):
-        done = subprocess.run(["pkg-config", *self.pc_args, *args, "lmtrace-1"], capture_output=True, text=True, check=True, env=self.env)
+        done = subprocess.run(["pkg-config", *args, "lmtrace-1"], capture_output=True, text=True, check=True, env=self.env)
         return shlex.split(done.stdout)
 
     def compile(self, source, target, shared):
@@ -121,7 +124,7 @@ class OutOfTree(unittest.TestCase):
         self.assertRegex(done.stdout, r"push count: +4\n")
         done = self.run_lmtrace(*where, "replay", trace, "--mq-depth=0")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("--mq-depth: expected 1..1000", done.stderr)
+        self.assertIn('--mq-depth: expected a whole number from 1 to 1000, found "0"', done.stderr)
         done = self.run_lmtrace(*where, "replay", "--help")
         self.assertIn("--mq-depth", done.stdout)
         listed = self.run_lmtrace(*where, "list-plugins", "demo-mq").stdout

@@ -63,10 +63,10 @@ mq_decode (const LmtRecord *record, MqCall *call, LmtFault *fault)
         return FALSE;
       if (LMT_SPAN_IS (key, "topic"))
         {
-          fault->where = "args.topic";
           has_topic = lmt_cursor_read_str (&cursor, &call->topic);
           if (!has_topic || call->topic.len == 0 || call->topic.len >= sizeof (((MqTopic *)NULL)->name))
             {
+              fault->where = "args.topic";
               fault->reason = "wrong-type";
               fault->expected = "str of 1 to 31 bytes";
               return FALSE;
@@ -74,9 +74,9 @@ mq_decode (const LmtRecord *record, MqCall *call, LmtFault *fault)
         }
       else if (LMT_SPAN_IS (key, "bytes"))
         {
-          fault->where = "args.bytes";
           if (!lmt_cursor_read_uint (&cursor, &call->bytes))
             {
+              fault->where = "args.bytes";
               fault->reason = "wrong-type";
               fault->expected = "integer";
               return FALSE;
@@ -85,9 +85,12 @@ mq_decode (const LmtRecord *record, MqCall *call, LmtFault *fault)
       else if (!lmt_cursor_skip (&cursor))
         return FALSE;
     }
-  fault->where = "args";
-  fault->reason = "missing-field";
-  fault->expected = "topic";
+  if (!has_topic)
+    {
+      fault->where = "args";
+      fault->reason = "missing-field";
+      fault->expected = "topic";
+    }
   return has_topic;
 }
 
@@ -185,7 +188,10 @@ mq_call (MqSession *session, const LmtRecord *record, LmtOutcome *outcome, gbool
   else if (push && topic->waiting == session->config.depth)
     outcome->error = "topic is full";
   else if (push)
-    session->most_waiting = MAX (session->most_waiting, ++topic->waiting);
+    {
+      topic->waiting++;
+      session->most_waiting = MAX (session->most_waiting, topic->waiting);
+    }
   else if (topic->waiting > 0)
     topic->waiting--;
   else if (session->config.keep_going == 0)
