@@ -237,6 +237,8 @@ run_new (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArray *
     .seed = config->seed,
     .drain_timeout_ns = config->drain_timeout_ns,
     .quiet = context->quiet,
+    .n_sessions = files->len,
+    .warnings = context->warnings,
     .yes_destroy = (const char *const *)config->yes_destroy,
     .interrupts = context->interrupts,
   };
@@ -514,6 +516,7 @@ replay_all (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArra
   g_autoptr (ReplayPlaces) places = begin (context, files, runs, error);
   if (places == NULL)
     return 2;
+  lmt_options_warn_no_effect (context->options, context->warnings);
   for (guint i = 0; i < runs->len; i++)
     {
       ReplayRun *run = g_ptr_array_index (runs, i);
@@ -539,6 +542,8 @@ cmd_replay_run (const LmtCommandContext *context, GError **error)
     return 2;
   if (config->print_config)
     return print_config (context, error);
+  if (!lmt_options_check_required (context->options, error))
+    return 2;
   if (!check_stdout (context, config, error))
     return 2;
   g_autoptr (GPtrArray) files = replay_open_files (context, config, prepared, &exit_code, error);

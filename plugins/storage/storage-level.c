@@ -43,7 +43,7 @@ check_flags (const LmtReplayEnv *env, const StorageFlags *flags, GError **error)
   if (flags->verify_data && g_strcmp0 (flags->payload, "zero") == 0)
     return refuse (error,
                    "--verify-data: expected --payload pattern, found zero: nothing tells one object's zeros from another's");
-  if (flags->state_out != NULL && env->n_headers > 1)
+  if (flags->state_out != NULL && (env->n_headers > 1 || env->n_sessions > 1))
     return refuse (error, "--state-out: expected one FILE, found several");
   return TRUE;
 }
@@ -106,7 +106,7 @@ storage_configure (const LmtReplayEnv *env, GError **error)
   session->flags = flags;
   session->mode = choose_mode (env, flags);
   session->fill_pattern = g_strcmp0 (flags->payload, "zero") != 0;
-  session->config = storage_config_new (flags, env->options, env->registry, header, NULL, error);
+  session->config = storage_config_new (flags, env->options, env->registry, header, env->warnings, error);
   if (session->config == NULL)
     {
       g_free (session);
