@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-/* clang-format off: the words are names, not differences */
-G_DEFINE_QUARK (lmt - error - quark, lmt_error)
-G_DEFINE_QUARK (lmt - l2 - error - quark, lmt_l2_error)
+/* The words are names; the formatter takes them for differences. */
+/* clang-format off */
+G_DEFINE_QUARK (lmt-error-quark, lmt_error)
+G_DEFINE_QUARK (lmt-l2-error-quark, lmt_l2_error)
 /* clang-format on */
 
 /* @where holds at most one "%u"; it comes from our own tables, but printf() never sees it all the same. */
