@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/* SplitMix64's finaliser. */
+static inline guint64
+lmt_mix64 (guint64 z)
+{
+  z ^= z >> 30;
+  z *= G_GUINT64_CONSTANT (0xBF58476D1CE4E5B9);
+  z ^= z >> 27;
+  z *= G_GUINT64_CONSTANT (0x94D049BB133111EB);
+  return z ^ (z >> 31);
+}
+
+/* A fast keyed hash of bytes for tables (not cryptographic; the seed is drawn once a process, so a file can't aim at it). */
+guint64 lmt_hash_bytes (gconstpointer data, gsize len, guint64 seed);
+guint64 lmt_hash_seed (void);
+
+/* fill (seed, size) of l2-adapters.md 1; lmt_fill_check: offset of the first byte that differs, or -1. */
+void lmt_fill (guint64 seed, gpointer data, gsize size);
+gint64 lmt_fill_check (guint64 seed, gconstpointer data, gsize size);
+/* Seed of a key's pattern: first 8 bytes, little endian, of SHA-256 of its wire key (cli.md 3.1 --payload). */
+guint64 lmt_fill_seed_for_wire_key (const char *wire, gsize len);
+
+G_END_DECLS

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "lmt-error.h"
+
+G_BEGIN_DECLS
+
+/**
+ * LmtKeyFields: the five fields of an object key, all part of its identity (storage-manager.md 1). Border struct: append only.
+ * Not NUL-terminated unless said; the bytes belong to whoever made it.
+ */
+typedef struct
+{
+  guint32 struct_size;
+  guint32 group;
+  guint64 rank;
+  const guint8 *hash;
+  const char *model;
+  const char *salt;
+  guint32 hash_len;
+  guint32 model_len;
+  guint32 salt_len;
+  guint32 reserved;
+} LmtKeyFields;
+
+/* NULL if the fields make a key, else which rule they break: `model_name contains @`, `cache_salt contains /`, … (static) */
+const char *lmt_key_fields_check (const LmtKeyFields *fields);
+
+/**
+ * LmtKey: an interned key. One pointer per distinct key of a table while somebody holds a reference, so equality is `==`.
+ * @id: dense number, from 0, given again once the key is gone: index of arrays that hang state on a key
+ * @salt: number of the salt in the table, 0 = the empty one; given again once no key has it (lmt_key_table_intern_salt() keeps
+ * it)
+ * @model: the same for model names
+ * @hash64: mixed over all fields with the table's secret: what other tables and the miss history use
+ */
+typedef struct _LmtKey LmtKey;
+struct _LmtKey
+{
+  guint32 id;
+  guint32 refs;
+  guint32 salt;
+  guint32 model;
+  guint64 hash64;
+  LmtKeyFields fields; /* strings NUL-terminated here */
+  char *wire;          /* NULL until lmt_key_wire() */
+  char *file;
+  guint32 wire_len;
+  guint32 file_len;
+};
+
+/**
+ * LmtKeyTable: not thread-safe; one per replay, shared by manager and L2 layer. Entries come from slabs that are reused, the
+ * table grows by doubling: a warm working set allocates nothing.
+ */
+typedef struct _LmtKeyTable LmtKeyTable;
+LmtKeyTable *lmt_key_table_new (void);
+void lmt_key_table_free (LmtKeyTable *table);
+/* (transfer full): a reference on the one entry of these fields. Copies what it needs. The fields must pass
+ * lmt_key_fields_check(). */
+LmtKey *lmt_key_table_intern (LmtKeyTable *table, const LmtKeyFields *fields);
+/* (transfer none) (nullable) */
+LmtKey *lmt_key_table_lookup (LmtKeyTable *table, const LmtKeyFields *fields);
+LmtKey *lmt_key_table_get (LmtKeyTable *table, guint32 id);
+guint lmt_key_table_size (const LmtKeyTable *table);     /* live keys */
+guint lmt_key_table_capacity (const LmtKeyTable *table); /* ids are below this */
+guint lmt_key_table_n_salts (const LmtKeyTable *table);
+const char *lmt_key_table_salt (const LmtKeyTable *table, guint32 salt);
+guint32 lmt_key_table_intern_salt (LmtKeyTable *table, const char *salt, gsize len);
+
+static inline LmtKey *
+lmt_key_ref (LmtKey *key)
+{
+  key->refs++;
+  return key;
+}
+void lmt_key_release (LmtKeyTable *table, LmtKey *key); /* refs is 0: only lmt_key_unref() calls it */
+static inline void
+lmt_key_unref (LmtKeyTable *table, LmtKey *key)
+{
+  if (--key->refs == 0)
+    lmt_key_release (table, key);
+}
+
+/* MODEL@RANK@GROUP@HASH[@SALT] (l2-adapters.md 1); made once, lives as long as the key. */
+const char *lmt_key_wire (LmtKey *key);
+/* The fs name: '/' of the model as -SEP-, 0x in front of RANK, `.data` behind. */
+const char *lmt_key_file (LmtKey *key);
+
+/* The same texts without a table (into @out, replaced). */
+void lmt_key_fields_wire (const LmtKeyFields *fields, GString *out);
+void lmt_key_fields_file (const LmtKeyFields *fields, GString *out);
+/**
+ * LmtKeyOwned: fields with storage of their own, as decoded from a text.
+ */
+typedef struct
+{
+  LmtKeyFields fields;
+  guint8 *hash;
+  char *model;
+  char *salt;
+} LmtKeyOwned;
+void lmt_key_owned_clear (LmtKeyOwned *owned);
+/* FALSE: not a name encode would give (foreign). Decodes, encodes again, compares (l2-adapters.md 5.4). */
+gboolean lmt_key_from_wire (const char *wire, gsize len, LmtKeyOwned *owned);
+gboolean lmt_key_from_file (const char *name, gsize len, LmtKeyOwned *owned);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LmtKeyTable, lmt_key_table_free)
+
+G_END_DECLS
