@@ -67,9 +67,10 @@ typedef struct
   guint64 seed;
   gint64 drain_timeout_ns;
   guint32 quiet;
-  guint32 reserved;
+  guint32 n_sessions; /* of this command: above 1 if each of several FILEs has its own */
   const char *const *yes_destroy;
   const volatile gint *interrupts; /* (nullable): signals seen so far: 1 = no new record, 2 = don't wait for the drain */
+  LmtWarnings *warnings;           /* (nullable): for what configure() has to say */
 } LmtReplayEnv;
 
 /**
