@@ -358,13 +358,15 @@ static const struct
   { "prefetch/no-arguments", SM_OP_PREFETCH, "{}", "fault: (missing) argument spec absent" },
   { "prefetch/keys-without-layout", SM_OP_PREFETCH, "{\"keys\": []}", "fault: (missing) argument layout_desc absent" },
   { "prefetch/R1-grid", SM_OP_PREFETCH,
-    REQUEST (
-        "\"keys\": [" KEY ("00", 0) ", " KEY ("01", 0) ", " KEY ("10", 1) ", " KEY ("11", 1) ", " KEY ("02", 0) ", " KEY ("03", 0) ", " KEY (
-            "12", 1) ", " KEY ("13",
-                               1) "], \"extra_count\": 0, \"attn_desc\": " TAG ("AttnWindowDesc",
-                                                                                "{\"num_chunks_in_sw\": [-1, 2], \"world_size\": "
-                                                                                "2}") ", \"group_layout_descs\": "
-                                                                                      "{\"1\": " LAYOUT (5) ", \"0\": " LAYOUT (4) "}"),
+    REQUEST ("\"keys\": [" KEY ("00", 0) ", " KEY ("01", 0) ", " KEY ("10", 1) ", " KEY ("11", 1) ", " KEY ("02", 0) ", " KEY (
+        "03", 0) ", " KEY ("12",
+                           1) ", " KEY ("13",
+                                        1) "], \"extra_count\": 0, \"attn_desc\": " TAG ("AttnWindowDesc",
+                                                                                         "{\"num_chunks_in_sw\": [-1, 2], "
+                                                                                         "\"world_size\": "
+                                                                                         "2}") ", \"group_layout_descs\": "
+                                                                                               "{\"1\": " LAYOUT (
+                                                                                                   5) ", \"0\": " LAYOUT (4) "}"),
     HEAD (1, 0, 0, 1, 1) ROW (0, -1, 8, K ("00", 0) K ("02", 0)) ROW (0, -1, 8, K ("01", 0) K ("03", 0))
         ROW (1, 2, 10, K ("10", 1) K ("12", 1)) ROW (1, 2, 10, K ("11", 1) K ("13", 1)) "\nflat=0,2,4,6,1,3,5,7," },
   { "prefetch/R2-sparse-mixed", SM_OP_PREFETCH,
@@ -372,10 +374,11 @@ static const struct
         "TrimPolicy",
         "\"SPARSE\"") ", \"attn_desc\": " TAG ("AttnWindowDesc",
                                                "{\"num_chunks_in_sw\": [-1, 2], \"world_size\": 1}") ", \"group_layout_descs\": "
-                                                                                                     "{\"0\": " LAYOUT (4) ", "
-                                                                                                                           "\"1\""
-                                                                                                                           ":"
-                                                                                                                           " " LAYOUT (5) "}"),
+                                                                                                     "{\"0\": " LAYOUT (
+                                                                                                         4) ", "
+                                                                                                            "\"1\""
+                                                                                                            ":"
+                                                                                                            " " LAYOUT (5) "}"),
     HEAD (3, 1, 0, 1, 1) "\nrow group=0 window=-1 bytes=8 cells=8,10, keys=" K ("00", 0) K ("10", 1) "\nflat=0,1," },
   { "prefetch/R2-undivided", SM_OP_PREFETCH,
     REQUEST ("\"keys\": [" KEY ("00", 0) ", " KEY ("01", 0) ", " KEY ("02", 0) "], \"num_kv_readers\": 1, \"attn_desc\": " TAG (
