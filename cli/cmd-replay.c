@@ -95,6 +95,7 @@ const LmtCommandOps cmd_replay_ops = {
   .min_operands = 1,
   .max_operands = G_MAXUINT32,
   .more_text = more_text,
+  .checks_output = 1,
 };
 
 /* -------- what the flags mean together -------- */
