@@ -283,7 +283,7 @@ next_member (LmtSource *source)
         return FALSE;
     }
   if (source->packed[source->packed_pos] != 0x1f || inflateReset (&source->zlib) != Z_OK)
-    return fail (source, "gzip", "other bytes behind the compressed stream") == 0;
+    source->damaged = "other bytes behind the compressed stream";
   source->inside = TRUE;
   return TRUE;
 }
@@ -314,7 +314,7 @@ read_gzip (LmtSource *source, guint8 *data, gsize len)
       source->packed_pos = source->packed_end - z->avail_in;
       if (code == Z_STREAM_END)
         {
-          if (!next_member (source))
+          if (!next_member (source) && z->next_out == data)
             return -1;
           if (!source->inside)
             break;
