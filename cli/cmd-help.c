@@ -19,12 +19,12 @@ cli_usage_text (void)
          "`lmtrace --help` says more, `lmtrace COMMAND --help` all about one.\n";
 }
 
-/* Words of @text in lines of at most 80 columns, each behind @indent blanks. */
+/* Words of @text in lines of at most 80 columns, each behind @indent blanks; the first line begins at @column. */
 static void
-append_wrapped (GString *out, const char *text, guint indent)
+append_wrapped (GString *out, const char *text, guint indent, guint column)
 {
   g_auto (GStrv) words = g_strsplit_set (text, " \n", -1);
-  guint column = 0;
+  gboolean at_start = TRUE;
 
   for (guint i = 0; words[i] != NULL; i++)
     {
@@ -32,21 +32,21 @@ append_wrapped (GString *out, const char *text, guint indent)
 
       if (width == 0)
         continue;
-      if (column > 0 && column + 1 + width > HELP_WIDTH)
+      if (!at_start && column + 1 + width > HELP_WIDTH)
         {
           g_string_append_c (out, '\n');
           column = 0;
+          at_start = TRUE;
         }
-      if (column == 0)
-        {
-          g_string_append_printf (out, "%*s", (int)indent, "");
-          column = indent;
-        }
-      else
+      if (column < indent)
+        g_string_append_printf (out, "%*s", (int)(indent - column), "");
+      column = MAX (column, indent);
+      if (!at_start)
         {
           g_string_append_c (out, ' ');
           column++;
         }
+      at_start = FALSE;
       g_string_append (out, words[i]);
       column += width;
     }
@@ -59,10 +59,11 @@ cli_help_command (const CliLine *line)
   const LmtCommandOps *ops = line->ops;
   g_autofree char *options = lmt_options_help (line->options);
   GString *out = g_string_new (NULL);
+  const char *synopsis = ops->synopsis != NULL ? ops->synopsis : "[OPTIONS]";
 
-  g_string_append_printf (out, "Usage: lmtrace %s %s\n", ops->name, ops->synopsis != NULL ? ops->synopsis : "[OPTIONS]");
+  g_string_append_printf (out, "Usage: lmtrace %s%s%s\n", ops->name, synopsis[0] != '\0' ? " " : "", synopsis);
   if (ops->summary != NULL)
-    append_wrapped (out, ops->summary, 0);
+    append_wrapped (out, ops->summary, 0, 0);
   g_string_append_printf (out, "\n%s", options);
   if (ops->more_text != NULL)
     {
@@ -71,7 +72,7 @@ cli_help_command (const CliLine *line)
       for (guint i = 0; paragraphs[i] != NULL; i++)
         {
           g_string_append_c (out, '\n');
-          append_wrapped (out, paragraphs[i], 0);
+          append_wrapped (out, paragraphs[i], 0, 0);
         }
     }
   if (ops->examples != NULL && ops->examples[0] != NULL)
@@ -97,7 +98,8 @@ append_commands (GString *out, LmtRegistry *registry)
     {
       const LmtCommandOps *ops = lmt_registry_get_command (registry, names[i], NULL);
 
-      g_string_append_printf (out, "  %-*s  %s\n", (int)width, names[i], ops->summary != NULL ? ops->summary : "");
+      g_string_append_printf (out, "  %-*s", (int)width, names[i]);
+      append_wrapped (out, ops->summary != NULL ? ops->summary : "", (guint)width + 4, (guint)width + 2);
     }
 }
 

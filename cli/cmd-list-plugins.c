@@ -87,7 +87,7 @@ describe_options (GString *out, const LmtOption *table, const char *dashes)
       if ((row->flags & LMT_OPTION_REQUIRED) != 0)
         g_string_append (out, ", required");
       if (row->default_text != NULL)
-        g_string_append_printf (out, ", default %s", row->default_text);
+        g_string_append_printf (out, ", default %s", row->default_text[0] != '\0' ? row->default_text : "\"\"");
       if (row->range != NULL)
         g_string_append_printf (out, ", range %s", row->range);
       g_string_append_printf (out, "\n      %s\n", row->help != NULL ? row->help : "");

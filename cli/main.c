@@ -124,13 +124,28 @@ find_builtin (const char *word)
   return NULL;
 }
 
+/* Before the command stand global options only: anything else is named as what it is, not taken for the command. */
+static gboolean
+check_head (char **argv, int at, GError **error)
+{
+  g_autoptr (LmtOptions) options = lmt_options_new ();
+  g_autoptr (GPtrArray) head = g_ptr_array_new ();
+  g_auto (GStrv) rest = NULL;
+  CliGlobals globals = { 0 };
+
+  for (int i = 1; i < at && argv[i] != NULL; i++)
+    g_ptr_array_add (head, argv[i]);
+  g_ptr_array_add (head, NULL);
+  lmt_options_add_table (options, cli_global_options, &globals);
+  return lmt_options_parse_argv (options, (const char *const *)head->pdata, TRUE, &rest, error);
+}
+
 /* First pass: the global options alone, wherever they stand; what else there is belongs to the command. */
 static gboolean
 read_globals (Program *program, int argc, char **argv, GError **error)
 {
   g_auto (GStrv) rest = NULL;
   int at = find_command (argc, argv);
-  gboolean strict;
 
   program->word = at < argc ? argv[at] : NULL;
   program->words = g_ptr_array_new ();
@@ -141,9 +156,8 @@ read_globals (Program *program, int argc, char **argv, GError **error)
   program->table = cli_global_options_for (find_builtin (program->word));
   program->options = lmt_options_new ();
   lmt_options_add_table (program->options, program->table, &program->globals);
-  strict = program->word == NULL;
-  return lmt_options_parse_argv (program->options, (const char *const *)program->words->pdata, strict, &rest, error)
-         && cli_options_load_environment (program->options, error)
+  return lmt_options_parse_argv (program->options, (const char *const *)program->words->pdata, FALSE, &rest, error)
+         && check_head (argv, at, error) && cli_options_load_environment (program->options, error)
          && (program->globals.no_config != 0 || cli_options_load_config (program->options, program->globals.config, NULL, error));
 }
 
@@ -321,6 +335,21 @@ run_command (Program *program, const LmtCommandOps *ops)
   return run_with (program, line, operands);
 }
 
+/* --version anywhere on the line: the rest of it doesn't matter. */
+static int
+run_version (Program *program)
+{
+  static const char *const no_words[] = { NULL };
+  char *no_operands[] = { NULL };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (CliLine) line = cli_line_new (program->registry, &cmd_version_ops, no_words, &error);
+
+  if (line == NULL)
+    return fail_early (program, error);
+  line->globals = program->globals;
+  return run_with (program, line, no_operands);
+}
+
 static int
 run_program (Program *program, int argc, char **argv)
 {
@@ -333,8 +362,8 @@ run_program (Program *program, int argc, char **argv)
   set_log (program->options, &program->globals);
   if (!load_plugins (program, &error))
     return fail_early (program, error);
-  if (program->word == NULL && program->globals.version != 0)
-    program->word = "version";
+  if (program->globals.version != 0)
+    return run_version (program);
   if (program->word == NULL && (program->globals.help != 0 || program->globals.help_all != 0))
     {
       g_autofree char *text = cli_help_general (program->registry, program->globals.help_all != 0);

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What every command has from main.c: finding the command, global options, help, failures in text and JSON, streams (cli.md 8.1 to 8.5)."""
+import json
+import os
+import re
+import subprocess
+import sys
+
+import lib
+from lib import LMTRACE, Tests, contains, environment, equal, header, lines, lmtrace, refused, true, write
+
+test = Tests()
+COMMANDS = ("info", "replay", "list-plugins", "help", "version")
+
+
+@test
+def no_command(folder):
+    run = lmtrace()
+    equal((run.code, run.out), (2, b""))
+    true(run.errors.startswith("Usage: lmtrace [GLOBAL OPTIONS] COMMAND"))
+
+
+@test
+def unknown_command(folder):
+    for word, meant in (("inof", "info"), ("repaly", "replay"), ("list-plugin", "list-plugins"), ("Version", "version")):
+        run = lmtrace(word)
+        refused(run)
+        equal(run.errors, "lmtrace: unknown command '%s': did you mean '%s'?\n" % (word, meant))
+    run = lmtrace("--no-default-plugins", "xyzzy", "--plugin-dir", folder)
+    refused(run)
+    equal(run.errors, "lmtrace: unknown command 'xyzzy': known: help, info, list-plugins, replay, version; searched: %s\n" % folder)
+    refused(lmtrace("../info"))
+    refused(lmtrace(b"\xff\n"))
+
+
+@test
+def unknown_command_json(folder):
+    run = lmtrace("--json", "inof")
+    equal(run.code, 2)
+    equal(run.errors, "lmtrace: unknown command 'inof': did you mean 'info'?\n")
+    doc = run.json
+    equal((doc["exit"], doc["partial"], doc["error"]["code"]), (2, False, "no-command"))
+    true("metrics" not in doc)
+
+
+@test
+def globals_on_both_sides(folder):
+    for words in (("--json", "version"), ("version", "--json"), ("--format", "json", "version"), ("--format=json", "--", "version"),
+                  ("-q", "--json=-", "version")):
+        run = lmtrace(*words)
+        equal(run.code, 0, repr(run))
+        if "-q" not in words:
+            equal(run.json["metrics"]["abi"], 1)
+
+
+@test
+def wrong_globals(folder):
+    for words, message in ((("--outptu", "x", "version"), "--outptu: unknown option: did you mean --output?"),
+                           (("version", "--outptu", "x"), "--outptu: unknown option: did you mean --output?"),
+                           (("--format", "yaml", "version"), '--format: expected one of text, json, csv, found "yaml"'),
+                           (("--color=blue", "version"), '--color: expected one of auto, always, never, found "blue"'),
+                           (("version", "--plugin-dir"), "--plugin-dir: "), (("version", "--quiet=3"), "--quiet: "),
+                           (("version", "--config", os.path.join(folder, "none")), os.path.join(folder, "none") + ": ")):
+        run = lmtrace(*words)
+        refused(run, repr(words))
+        contains(run.errors, message)
+
+
+@test
+def operands(folder):
+    run = lmtrace("info")
+    refused(run)
+    contains(run.errors, "info: expected at least 1 operand, found 0: usage: lmtrace info ")
+    run = lmtrace("version", "twice")
+    refused(run)
+    contains(run.errors, "version: expected no operand, found 'twice'")
+    refused(lmtrace("list-plugins", "a", "b"))
+
+
+@test
+def help_texts(folder):
+    for words in (("--help",), ("-h",), ("--help-all",), ("help",), *[(c, "--help") for c in COMMANDS], *[("help", c) for c in COMMANDS],
+                  ("replay", "--l1-size-gb", "nonsense", "-h"), ("-h", "info")):
+        run = lmtrace(*words)
+        equal((run.code, run.errors), (0, ""), repr(words))
+        true(run.text.startswith("Usage: lmtrace "), repr(words))
+        contains(run.text, "Exit codes:\n")
+        true(run.text.endswith(".\n"), repr(words))
+        if "--help-all" not in words:
+            too_long = [line for line in lines(run.text) if len(line) > 80]
+            equal(too_long, [], repr(words))
+        for line in lines(run.text):
+            equal(line, line.rstrip(), repr(words))
+    for command in COMMANDS:
+        text = lmtrace(command, "--help").text
+        equal(text, lmtrace("help", command).text)
+        contains(text, "Usage: lmtrace %s" % command)
+        contains(text, "  -h, --help")
+        contains(text, "\nExamples:\n  lmtrace ")
+        contains(lmtrace("--help").text, "\n  %s " % command)
+
+
+@test
+def help_of_a_plugin(folder):
+    for name in ("l2-null", "l2-fs", "l2-dram"):
+        text = lmtrace("help", name).text
+        contains(text, "state loaded")
+        contains(text, "adapter ")
+    contains(lmtrace("--help-all").text, "adapter fs")
+    run = lmtrace("help", "xyzzy")
+    refused(run)
+    contains(run.errors, "unknown command 'xyzzy'")
+
+
+@test
+def version(folder):
+    run = lmtrace("version")
+    equal((run.code, run.errors), (0, ""))
+    text = lines(run.text)
+    true(re.fullmatch(r"lmtrace \d+\.\d+\.\d+", text[0]), text[0])
+    equal(text[1:3], ["plugin ABI 1", "reads: format 1, schema 1 2"])
+    true(text[3].startswith("built with: "))
+    equal(lmtrace("--version").out, run.out)
+    equal(lmtrace("info", "--version").out, run.out)
+    metrics = lmtrace("version", "--json").json["metrics"]
+    equal(metrics["version"], text[0].split()[1])
+    equal((metrics["abi"], metrics["formats"], metrics["schemas"]), (1, [1], [1, 2]))
+    contains(metrics["lmcache_releases"], "0.5.6")
+    true(metrics["features"])
+
+
+@test
+def options_everywhere_the_same(folder):
+    """--help and list-plugins --json are made from one table: every option of one is in the other."""
+    plugins = lmtrace("list-plugins", "--json").json["metrics"]
+    builtin = [p for p in plugins["plugins"] if p["path"] == "builtin"][0]
+    for command in builtin["commands"]:
+        text = lmtrace(command["name"], "--help").text
+        own = {o["name"] for o in command["options"]}
+        for name in own | {o["name"] for o in plugins["global_options"]}:
+            true(re.search(r"--(\[no-\]|no-)?%s\b" % re.escape(name), text), "%s: --%s" % (command["name"], name))
+
+
+@test
+def output_file(folder):
+    path = os.path.join(folder, "v.json")
+    run = lmtrace("version", "--json", "--output", path)
+    equal((run.code, run.errors), (0, ""))
+    equal(json.load(open(path)), run.json)
+    run = lmtrace("version", "--json", "--output", path, "-q")
+    equal((run.code, run.out), (0, b""))
+    equal(os.listdir(folder), ["v.json"])
+    refused(lmtrace("version", "--output", os.path.join(folder, "no", "where")))
+    refused(lmtrace("version", "--output", folder))
+    equal(os.listdir(folder), ["v.json"])
+
+
+@test
+def closed_stdout(folder):
+    for words in ((["help", "replay"]), ["list-plugins", "--json"], ["version"]):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        done = subprocess.run([LMTRACE, *words], stdout=write_end, stderr=subprocess.PIPE, env=environment(), timeout=60)
+        os.close(write_end)
+        equal((done.returncode, done.stderr), (0, b""), repr(words))
+
+
+@test
+def full_disk(folder):
+    if not os.path.exists("/dev/full"):
+        return
+    for words in (["help"], ["version"], ["list-plugins", "--json"], ["--help"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([LMTRACE, *words], stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=60)
+        equal(done.returncode, 1, repr(words))
+        equal(done.stderr.count(b"\n"), 1)
+        contains(done.stderr.decode(), "No space left on device")
+
+
+@test
+def configuration_file(folder):
+    path = os.path.join(folder, "lmtrace.conf")
+    with open(path, "w") as file:
+        file.write("[lmtrace]\nplugin-dir=%s\nformat=json\n[version]\nquiet=false\n" % folder)
+    run = lmtrace("version", env=environment(LMTRACE_CONFIG=path))
+    equal(run.json["metrics"]["abi"], 1)
+    run = lmtrace("list-plugins", "--config", path)
+    contains(run.json["metrics"]["folders"], folder)
+    # the line beats the file, and --no-config leaves it out
+    true(lmtrace("version", "--config", path, "--format", "text").text.startswith("lmtrace "))
+    true(lmtrace("version", "--no-config", env=environment(LMTRACE_CONFIG=path)).text.startswith("lmtrace "))
+
+
+@test
+def log_levels(folder):
+    debug = lambda run: "Loaded plugin" in run.errors
+    true(not debug(lmtrace("list-plugins")))
+    true(debug(lmtrace("-vv", "list-plugins")))
+    true(debug(lmtrace("list-plugins", "--log-level", "debug")))
+    true(debug(lmtrace("list-plugins", env=environment(LMTRACE_LOG_LEVEL="debug"))))
+    true(not debug(lmtrace("list-plugins", "-v", env=environment(LMTRACE_LOG_LEVEL="debug"))))
+    true(not debug(lmtrace("list-plugins", "-vv", "--log-level", "error")))
+    for line in lines(lmtrace("list-plugins", "-vv", "--log-format", "json").errors):
+        true(json.loads(line)["message"])
+
+
+@test
+def unknown_level(folder):
+    """info shows any level; replay says who is known and where was searched."""
+    file = write(os.path.join(folder, "x.lct"), header("kafka"))
+    equal(lmtrace("info", file).code, 0)
+    run = lmtrace("replay", file)
+    refused(run)
+    contains(run.errors, "unknown level 'kafka'")
+    contains(run.errors, "storage")
+    contains(run.errors, "; searched: ")
+    evil = write(os.path.join(folder, "y.lct"), header("../../../tmp/evil"))
+    refused(lmtrace("replay", evil))
+
+
+@test
+def old_name(folder):
+    link = os.path.join(folder, "lmcache-trace")
+    os.symlink(LMTRACE, link)
+    done = subprocess.run([link, "version"], stdout=subprocess.PIPE, env=environment(), timeout=60)
+    equal(done.returncode, 0)
+    equal(done.stdout, lmtrace("version").out)
+
+
+if __name__ == "__main__":
+    sys.exit(test.main())
