@@ -102,6 +102,9 @@ char *cli_help_general (LmtRegistry *registry, gboolean all);
 /* The short usage for a line without a command. */
 const char *cli_usage_text (void);
 
+/* cli-man.c: roff of `lmtrace` (or NULL), `lmtrace-plugins`, `lmtrace-COMMAND` or `COMMAND`. */
+char *cli_man_page (LmtRegistry *registry, const char *page, GError **error);
+
 /* cmd-list-plugins.c: everything about one plugin, for `list-plugins NAME` and `help PLUGIN`. */
 void cli_describe_plugin (LmtRegistry *registry, LmtPluginInfo *info, GString *out);
 /* (transfer none) (nullable): loaded plugin of that name. */

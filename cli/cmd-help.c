@@ -170,15 +170,28 @@ help_for (LmtRegistry *registry, const char *name, GError **error)
   return line != NULL ? cli_help_command (line) : NULL;
 }
 
+typedef struct
+{
+  guint32 man;
+} HelpConfig;
+
+static const LmtOption help_options[] = {
+  LMT_OPTION_FULL (BOOL, "man", HelpConfig, man, LMT_OPTION_HIDDEN, NULL, NULL, NULL, "Print the man page: the build does", NULL),
+  LMT_OPTION_END,
+};
+
 static int
 run_help (const LmtCommandContext *context, GError **error)
 {
+  const HelpConfig *config = context->config;
   g_autofree char *text = NULL;
   g_autoptr (GString) json = g_string_new (NULL);
   LmtJsonWriter *writer;
   gboolean ok;
 
-  if (context->operands[0] == NULL)
+  if (config->man != 0)
+    text = cli_man_page (context->registry, context->operands[0], error);
+  else if (context->operands[0] == NULL)
     text = cli_help_general (context->registry, FALSE);
   else
     text = help_for (context->registry, context->operands[0], error);
@@ -201,6 +214,8 @@ const LmtCommandOps cmd_help_ops = {
   .name = "help",
   .summary = "Explain a command or a plugin",
   .synopsis = "[COMMAND|PLUGIN]",
+  .options = help_options,
+  .config_size = sizeof (HelpConfig),
   .examples = help_examples,
   .run = run_help,
   .max_operands = 1,
