@@ -284,7 +284,59 @@ typedef struct
 {
   LmtJsonWriter *writer;
   const char *kind;
+  LmtRegistry *registry;
 } EntryWriter;
+
+typedef struct
+{
+  LmtJsonWriter *writer;
+  LmtRegistry *registry;
+  const char **levels;
+} CommandOptions;
+
+/* Is it an option of a level? Those are listed there. */
+static gboolean
+belongs_to_level (const CommandOptions *into, const LmtOption *row)
+{
+  for (guint i = 0; into->levels[i] != NULL; i++)
+    {
+      const LmtLevelOps *level = lmt_registry_get_level (into->registry, into->levels[i], NULL);
+
+      for (const LmtOption *option = level->options; option != NULL && option->name != NULL; option++)
+        if (option == row)
+          return TRUE;
+    }
+  return FALSE;
+}
+
+static void
+write_command_option (const LmtOption *row, gpointer data)
+{
+  CommandOptions *into = data;
+
+  if ((row->flags & (LMT_OPTION_GLOBAL | LMT_OPTION_HIDDEN)) == 0 && !belongs_to_level (into, row))
+    write_option (into->writer, row);
+}
+
+/* What the command takes, with the tables its prepare() adds (the selection). */
+static void
+write_command_options (EntryWriter *entry, const LmtCommandOps *ops)
+{
+  static const char *const no_words[] = { NULL };
+  g_autoptr (CliLine) line = cli_line_new (entry->registry, ops, no_words, NULL);
+  g_autofree const char **levels = lmt_registry_list_levels (entry->registry);
+  CommandOptions into = { entry->writer, entry->registry, levels };
+
+  if (line == NULL)
+    {
+      write_options (entry->writer, "options", ops->options);
+      return;
+    }
+  lmt_json_writer_key (entry->writer, "options");
+  lmt_json_writer_begin_array (entry->writer);
+  lmt_options_foreach (line->options, write_command_option, &into);
+  lmt_json_writer_end_array (entry->writer);
+}
 
 static void
 write_entry (const char *kind, const char *name, const char *level, gconstpointer ops, gpointer data)
@@ -327,7 +379,7 @@ write_entry (const char *kind, const char *name, const char *level, gconstpointe
 
       write_text (writer, "summary", table->summary);
       write_text (writer, "synopsis", table->synopsis);
-      write_options (writer, "options", table->options);
+      write_command_options (into, table);
     }
   lmt_json_writer_end_object (writer);
 }
@@ -356,7 +408,7 @@ write_plugin (LmtJsonWriter *writer, LmtRegistry *registry, LmtPluginInfo *info)
   write_text (writer, "path", lmt_plugin_info_get_path (info));
   for (guint i = 0; i < G_N_ELEMENTS (lists); i++)
     {
-      EntryWriter into = { writer, lists[i].kind };
+      EntryWriter into = { writer, lists[i].kind, registry };
 
       lmt_json_writer_key (writer, lists[i].key);
       lmt_json_writer_begin_array (writer);
