@@ -249,6 +249,21 @@ make_driver (StorageSession *session)
   sm_driver_set_funcs (session->driver, storage_prefetch_result, on_victim, session);
 }
 
+/* cli.md 3.2, 4: once, and only where misses may be this side's doing. */
+static void
+tell_what_misses_mean (StorageSession *session)
+{
+  StorageDigest *digest;
+
+  if (session->env->quiet)
+    return;
+  digest = storage_digest_new (session->config, session->env->headers[0], session->env->compat);
+  if (digest->mismatch || session->config->sm.n_l2 > 0)
+    g_message ("the replay runs with the configuration given here, on this machine, and L2 works beside the calls: a miss tells "
+               "about this setup before it tells about the trace");
+  storage_digest_free (digest);
+}
+
 static gboolean
 storage_start (gpointer user_data, GError **error)
 {
@@ -283,6 +298,7 @@ storage_start (gpointer user_data, GError **error)
     }
   if (!storage_watch_start (session, error))
     return FALSE;
+  tell_what_misses_mean (session);
   session->started = TRUE;
   return TRUE;
 }
