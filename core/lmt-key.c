@@ -419,6 +419,7 @@ enum
   CHUNK_BITS = 10,
   CHUNK = 1 << CHUNK_BITS,
   INLINE_HASH = 40,
+  USUAL_HASH = 32, /* a length known to the compiler needs no call */
 };
 
 /* One entry of a slab. Text buffers stay with it when the key goes, so a warm working set allocates nothing. */
@@ -513,7 +514,8 @@ entry_matches (const Entry *entry, const LmtKeyFields *fields, guint32 model, gu
 
   return key->hash64 == hash && key->model == model && key->salt == salt && key->fields.rank == fields->rank
          && key->fields.group == fields->group && key->fields.hash_len == fields->hash_len
-         && memcmp (key->fields.hash, fields->hash, fields->hash_len) == 0;
+         && (fields->hash_len == USUAL_HASH ? memcmp (key->fields.hash, fields->hash, USUAL_HASH) == 0
+                                            : memcmp (key->fields.hash, fields->hash, fields->hash_len) == 0);
 }
 
 static Entry *
@@ -642,12 +644,10 @@ entry_fill (LmtKeyTable *table, Entry *entry, const LmtKeyFields *fields, guint3
                                 .salt_len = s->len };
 }
 
-LmtKey *
-lmt_key_table_intern (LmtKeyTable *table, const LmtKeyFields *fields)
+/* The entry of these fields with one reference more; model and salt are their numbers, hash is over all. */
+static LmtKey *
+table_intern (LmtKeyTable *table, const LmtKeyFields *fields, guint32 model, guint32 salt, guint64 hash)
 {
-  guint32 model = words_find (&table->models, fields->model, fields->model_len, TRUE);
-  guint32 salt = fields->salt_len == 0 ? 0 : words_find (&table->salts, fields->salt, fields->salt_len, TRUE);
-  guint64 hash = combine_hash (fields, WORD (&table->models, model)->hash, WORD (&table->salts, salt)->hash);
   Entry *entry = table_find (table, fields, model, salt, hash);
 
   if (entry != NULL)
@@ -662,6 +662,64 @@ lmt_key_table_intern (LmtKeyTable *table, const LmtKeyFields *fields)
   bucket_insert (table->buckets, table->mask, hash, entry->key.id);
   table->n++;
   return &entry->key;
+}
+
+LmtKey *
+lmt_key_table_intern (LmtKeyTable *table, const LmtKeyFields *fields)
+{
+  guint32 model = words_find (&table->models, fields->model, fields->model_len, TRUE);
+  guint32 salt = fields->salt_len == 0 ? 0 : words_find (&table->salts, fields->salt, fields->salt_len, TRUE);
+  guint64 hash = combine_hash (fields, WORD (&table->models, model)->hash, WORD (&table->salts, salt)->hash);
+
+  return table_intern (table, fields, model, salt, hash);
+}
+
+enum
+{
+  AHEAD = 16,
+  CACHE_LINE = 64,
+};
+
+static inline void
+prefetch_entry (const LmtKeyTable *table, guint64 hash)
+{
+  const Bucket *bucket = &table->buckets[(guint32)hash & table->mask];
+
+  if (bucket->slot == 0)
+    return;
+  const char *entry = (const char *)entry_get (table, bucket->slot - 1);
+  for (gsize line = 0; line < G_STRUCT_OFFSET (Entry, inline_hash) + INLINE_HASH; line += CACHE_LINE)
+    __builtin_prefetch (entry + line, 1);
+}
+
+void
+lmt_key_table_intern_many (LmtKeyTable *table, const LmtKeyFields *fields, guint n, LmtKey **keys)
+{
+  guint64 hash[AHEAD];
+  guint32 model[AHEAD], salt[AHEAD];
+
+  while (n > 0)
+    {
+      guint count = MIN (n, (guint)AHEAD);
+
+      for (guint i = 0; i < count; i++)
+        {
+          const LmtKeyFields *f = &fields[i];
+          gboolean same = i > 0 && f->model == f[-1].model && f->model_len == f[-1].model_len;
+
+          model[i] = same ? model[i - 1] : words_find (&table->models, f->model, f->model_len, TRUE);
+          salt[i] = f->salt_len == 0 ? 0 : words_find (&table->salts, f->salt, f->salt_len, TRUE);
+          hash[i] = combine_hash (f, WORD (&table->models, model[i])->hash, WORD (&table->salts, salt[i])->hash);
+          __builtin_prefetch (&table->buckets[(guint32)hash[i] & table->mask]);
+        }
+      for (guint i = 0; i < count; i++)
+        prefetch_entry (table, hash[i]);
+      for (guint i = 0; i < count; i++)
+        keys[i] = table_intern (table, &fields[i], model[i], salt[i], hash[i]);
+      fields += count;
+      keys += count;
+      n -= count;
+    }
 }
 
 LmtKey *

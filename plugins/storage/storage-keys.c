@@ -14,7 +14,8 @@ static void
 release (SmKeyReader *reader, LmtKey **keys, guint from, guint n)
 {
   for (guint i = from; i < n; i++)
-    lmt_key_unref (reader->table, keys[i]);
+    if (keys[i] != NULL)
+      lmt_key_unref (reader->table, keys[i]);
 }
 
 void
@@ -24,6 +25,8 @@ sm_key_reader_clear (SmKeyReader *reader)
   release (reader, reader->previous, 0, reader->n_previous);
   g_free (reader->keys);
   g_free (reader->previous);
+  g_free (reader->heads);
+  g_free (reader->previous_heads);
   g_free (reader->lists);
   memset (reader, 0, sizeof *reader);
 }
@@ -32,7 +35,10 @@ void
 sm_key_reader_begin (SmKeyReader *reader)
 {
   LmtKey **keys = reader->previous;
+  guint64 *heads = reader->previous_heads;
   guint max = reader->max_previous;
+  reader->previous_heads = reader->heads;
+  reader->heads = heads;
   reader->previous = reader->keys;
   reader->max_previous = reader->max_keys;
   reader->n_previous = reader->n_keys;
@@ -46,6 +52,7 @@ sm_key_reader_begin (SmKeyReader *reader)
 void
 sm_key_reader_end (SmKeyReader *reader, gboolean keep)
 {
+  reader->n_pending = 0;
   release (reader, reader->previous, 0, reader->n_previous);
   reader->n_previous = 0;
   if (keep)
@@ -53,16 +60,6 @@ sm_key_reader_end (SmKeyReader *reader, gboolean keep)
   release (reader, reader->keys, 0, reader->n_keys);
   reader->n_keys = 0;
   reader->n_lists = 0;
-}
-
-/* Big-endian loads: msgpack's byte order. */
-static inline guint64
-load_be (const guint8 *p, guint bytes)
-{
-  guint64 v = 0;
-  for (guint i = 0; i < bytes; i++)
-    v = v << 8 | p[i];
-  return v;
 }
 
 /* An integer in any of its forms; NULL: something else, or cut. */
@@ -80,9 +77,28 @@ fast_int (const guint8 *p, const guint8 *end, guint64 *value)
   if (head < 0xcc || head > 0xcf)
     return NULL; /* negative: the general way judges it */
   guint bytes = 1u << (head - 0xcc);
+  guint16 u16;
+  guint32 u32;
+  guint64 u64;
   if (G_UNLIKELY ((gsize)(end - p) < bytes))
     return NULL;
-  *value = load_be (p, bytes);
+  switch (bytes)
+    {
+    case 1:
+      *value = *p;
+      break;
+    case 2:
+      memcpy (&u16, p, sizeof u16);
+      *value = GUINT16_FROM_BE (u16);
+      break;
+    case 4:
+      memcpy (&u32, p, sizeof u32);
+      *value = GUINT32_FROM_BE (u32);
+      break;
+    default:
+      memcpy (&u64, p, sizeof u64);
+      *value = GUINT64_FROM_BE (u64);
+    }
   return p + bytes;
 }
 
@@ -162,45 +178,69 @@ sm_object_key_fast (LmtCursor *cursor, LmtKeyFields *fields, gboolean *has_group
   return TRUE;
 }
 
+/* Looks up what waits. */
+static void
+flush (SmKeyReader *reader)
+{
+  LmtKey *found[SM_KEYS_AHEAD];
+  lmt_key_table_intern_many (reader->table, reader->pending, reader->n_pending, found);
+  for (guint i = 0; i < reader->n_pending; i++)
+    reader->keys[reader->pending_at[i]] = found[i];
+  reader->n_pending = 0;
+}
+
+static gboolean
+same_key (const LmtKeyFields *a, const LmtKeyFields *b)
+{
+  return a->hash_len == b->hash_len && a->rank == b->rank && a->group == b->group && a->model_len == b->model_len
+         && a->salt_len == b->salt_len
+         && (b->hash_len == 32 ? memcmp (a->hash, b->hash, 32) == 0 : memcmp (a->hash, b->hash, b->hash_len) == 0)
+         && memcmp (a->model, b->model, b->model_len) == 0 && (b->salt_len == 0 || memcmp (a->salt, b->salt, b->salt_len) == 0);
+}
+
 static void
 take (SmKeyReader *reader, const LmtKeyFields *fields)
 {
-  if (G_UNLIKELY (reader->n_keys == reader->max_keys))
+  guint i = reader->n_keys++;
+  guint64 head = 0;
+  if (G_UNLIKELY (i == reader->max_keys))
     {
       reader->max_keys = MAX (64, reader->max_keys * 2);
       reader->keys = g_renew (LmtKey *, reader->keys, reader->max_keys);
+      reader->heads = g_renew (guint64, reader->heads, reader->max_keys);
     }
+  if (G_LIKELY (fields->hash_len >= sizeof head))
+    memcpy (&head, fields->hash, sizeof head);
+  reader->heads[i] = head;
   /* reserve, finish, enter, exit: the same list comes several times in a row. */
-  guint i = reader->n_keys;
-  if (i < reader->n_previous)
+  if (i < reader->n_previous && reader->previous_heads[i] == head && same_key (&reader->previous[i]->fields, fields))
     {
-      LmtKey *key = reader->previous[i];
-      const LmtKeyFields *f = &key->fields;
-      if (f->hash_len == fields->hash_len && f->rank == fields->rank && f->group == fields->group
-          && f->model_len == fields->model_len && f->salt_len == fields->salt_len
-          && memcmp (f->hash, fields->hash, fields->hash_len) == 0 && memcmp (f->model, fields->model, fields->model_len) == 0
-          && (fields->salt_len == 0 || memcmp (f->salt, fields->salt, fields->salt_len) == 0))
-        {
-          reader->keys[reader->n_keys++] = lmt_key_ref (key);
-          return;
-        }
+      reader->keys[i] = lmt_key_ref (reader->previous[i]);
+      return;
     }
-  reader->keys[reader->n_keys++] = lmt_key_table_intern (reader->table, fields);
+  reader->keys[i] = NULL;
+  reader->pending_at[reader->n_pending] = i;
+  reader->pending[reader->n_pending++] = *fields;
+  if (reader->n_pending == SM_KEYS_AHEAD)
+    flush (reader);
 }
 
-/* Name without @? The last good one is remembered: a trace has few. */
+/* Name without @? The last good one is remembered: a trace has few. Its bytes then stand for the name, so that keys that wait
+ * can be told to have the same one by their pointers. */
 static inline gboolean
-model_is_good (SmKeyReader *reader, const LmtKeyFields *fields)
+model_is_good (SmKeyReader *reader, LmtKeyFields *fields)
 {
-  if (fields->model_len == reader->model_len && memcmp (fields->model, reader->model, reader->model_len) == 0)
-    return TRUE;
-  if (memchr (fields->model, '@', fields->model_len) != NULL)
-    return FALSE;
-  if (fields->model_len <= sizeof reader->model)
+  if (fields->model_len != reader->model_len || memcmp (fields->model, reader->model, reader->model_len) != 0)
     {
+      if (memchr (fields->model, '@', fields->model_len) != NULL)
+        return FALSE;
+      if (fields->model_len > sizeof reader->model)
+        return TRUE;
+      flush (reader);
       memcpy (reader->model, fields->model, fields->model_len);
       reader->model_len = fields->model_len;
     }
+  fields->model = reader->model;
   return TRUE;
 }
 
@@ -217,6 +257,7 @@ read_fast (SmKeyReader *reader, LmtCursor *cursor, guint32 n, SmKeyList *list)
       gboolean has_group = FALSE;
       if (!sm_object_key_fast (cursor, &fields, &has_group) || !model_is_good (reader, &fields))
         {
+          reader->n_pending = 0; /* all of this list: each one ends with a flush */
           release (reader, reader->keys, list->first, reader->n_keys);
           reader->n_keys = list->first;
           return FALSE;
@@ -224,6 +265,7 @@ read_fast (SmKeyReader *reader, LmtCursor *cursor, guint32 n, SmKeyList *list)
       list->n_grouped += has_group;
       take (reader, &fields);
     }
+  flush (reader);
   return TRUE;
 }
 
@@ -345,6 +387,7 @@ read_slow (SmKeyReader *reader, LmtCursor *cursor, guint32 n, const char *where,
       list->n_salted += key.has_salt;
       take (reader, &key.fields);
     }
+  flush (reader);
   return TRUE;
 }
 

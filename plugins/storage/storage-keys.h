@@ -26,11 +26,18 @@ typedef struct
   guint32 n_salted;
 } SmKeyList;
 
+enum
+{
+  SM_KEYS_AHEAD = 16,
+};
+
 struct _SmKeyReader
 {
   LmtKeyTable *table;
   LmtKey **keys; /* of this record */
   LmtKey **previous;
+  guint64 *heads; /* first bytes of each key's hash: the previous list is compared without a look at its keys */
+  guint64 *previous_heads;
   SmKeyList *lists;
   guint n_keys, max_keys;
   guint n_previous, max_previous;
@@ -38,6 +45,9 @@ struct _SmKeyReader
   guint hint;
   guint model_len; /* of the last name found free of @ */
   char model[256];
+  guint n_pending;
+  guint pending_at[SM_KEYS_AHEAD];
+  LmtKeyFields pending[SM_KEYS_AHEAD]; /* keys not looked up yet: `keys` holds NULL there */
 };
 
 void sm_key_reader_init (SmKeyReader *reader, LmtKeyTable *table);

@@ -591,6 +591,38 @@ test_select (void)
   g_assert_false (sm_decoder_select (f.decoder, &record, select_yes));
 }
 
+/* Bytes changed, inserted, left out: an answer, no read beyond (the sanitizer looks on), every reference given back. */
+static void
+test_mutations (void)
+{
+  static const char *const files[] = { "0.4.4/basic.lct", "0.5.2/groups.lct", "0.5.4/groups.lct", "0.5.7rc3/groups.lct" };
+  g_autoptr (GRand) rand = g_rand_new_with_seed (4711);
+  guint64 n_ok = 0, n_bad = 0;
+  for (guint i = 0; i < G_N_ELEMENTS (files); i++)
+    {
+      g_auto (Fixture) f = { NULL, NULL };
+      g_autofree char *path = g_build_filename (g_getenv ("LMT_TEST_DATA"), "storage", files[i], NULL);
+      g_autoptr (LmtReader) reader = open_trace (path);
+      LmtRecord record;
+      fixture_init (&f);
+      while (lmt_reader_next (reader, &record) == LMT_READ_RECORD)
+        for (guint pass = 0; pass < 40; pass++)
+          {
+            gsize len = record.args.len - (gsize)g_rand_int_range (rand, 0, 2);
+            g_autofree guint8 *copy = g_memdup2 (record.args.data, len);
+            for (gint32 change = g_rand_int_range (rand, 0, 3); change >= 0; change--)
+              {
+                gsize at = (gsize)g_rand_int_range (rand, 0, (gint32)len);
+                copy[at] = g_rand_boolean (rand) ? (guint8)g_rand_int (rand) : copy[(at + 1) % len];
+              }
+            g_autofree char *found = decode (&f, (guint32)oracle_op (record.qualname), (LmtSpan){ copy, len }, NULL);
+            *(g_str_has_prefix (found, "fault: ") ? &n_bad : &n_ok) += 1;
+          }
+    }
+  g_assert_cmpuint (n_ok, >, 100);
+  g_assert_cmpuint (n_bad, >, 1000);
+}
+
 static guint
 add_folder (const char *root, const char *release)
 {
@@ -633,6 +665,7 @@ main (int argc, char **argv)
   g_test_add_func ("/decode/notes", test_notes);
   g_test_add_func ("/decode/promises", test_promises);
   g_test_add_func ("/decode/deep", test_deep);
+  g_test_add_func ("/decode/mutations", test_mutations);
   g_test_add_func ("/decode/select", test_select);
   g_test_add_func ("/decode/no-allocation", test_no_allocation);
   return g_test_run ();

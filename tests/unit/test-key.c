@@ -232,6 +232,49 @@ test_golden_names (void)
   g_assert_cmpuint (lmt_json_get_length (encode) + lmt_json_get_length (decode), >, 40);
 }
 
+/* A list at once: the same keys as one after the other, also where names change and keys repeat inside it. */
+static void
+test_many (void)
+{
+  enum
+  {
+    N = 100
+  };
+  g_autoptr (LmtKeyTable) table = lmt_key_table_new ();
+  LmtKeyFields fields[N];
+  guint8 hashes[N][32] = { 0 };
+  LmtKey *many[N], *single[N];
+
+  for (guint i = 0; i < N; i++)
+    {
+      hashes[i][0] = (guint8)(i / 2);
+      fields[i] = (LmtKeyFields){ .struct_size = sizeof *fields,
+                                  .hash = hashes[i],
+                                  .hash_len = 32,
+                                  .model = i % 20 == 3 ? "other" : "model",
+                                  .model_len = 5,
+                                  .salt = "salt",
+                                  .salt_len = i % 7 == 0 ? 4 : 0 };
+    }
+  for (guint round = 0; round < 2; round++)
+    {
+      lmt_key_table_intern_many (table, fields, N, many);
+      for (guint i = 0; i < N; i++)
+        {
+          single[i] = lmt_key_table_intern (table, &fields[i]);
+          g_assert_true (single[i] == many[i]);
+          g_assert_cmpmem (many[i]->fields.model, many[i]->fields.model_len, fields[i].model, 5);
+        }
+      for (guint i = 0; i < N; i++)
+        {
+          lmt_key_unref (table, many[i]);
+          lmt_key_unref (table, single[i]);
+        }
+      g_assert_cmpuint (lmt_key_table_size (table), ==, 0);
+    }
+  lmt_key_table_intern_many (table, NULL, 0, NULL);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -243,5 +286,6 @@ main (int argc, char **argv)
   g_test_add_func ("/key/check", test_check);
   g_test_add_func ("/key/fill", test_fill);
   g_test_add_func ("/key/golden-names", test_golden_names);
+  g_test_add_func ("/key/many", test_many);
   return g_test_run ();
 }
