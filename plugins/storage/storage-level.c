@@ -76,6 +76,7 @@ storage_free (gpointer user_data)
   storage_locks_free (session->locks);
   storage_prefetches_free (session->prefetches, session->keys);
   storage_state_free (session->state);
+  storage_hashes_free (session->hashes, NULL);
   g_clear_pointer (&session->sm, lmt_sm_free);
   if (session->l2 != NULL)
     for (guint i = 0; i < session->config->sm.n_l2; i++)
@@ -265,6 +266,21 @@ tell_what_misses_mean (StorageSession *session)
 }
 
 static gboolean
+start_hashes (StorageSession *session, GError **error)
+{
+  const StorageFlags *flags = session->flags;
+  StorageHashesParams params;
+
+  if (flags->lookup_hash_log_dir == NULL || flags->lookup_hash_log_dir[0] == '\0' || flags->disable_observability
+      || flags->disable_logging)
+    return TRUE;
+  params = (StorageHashesParams){ flags->lookup_hash_log_dir, flags->lookup_hash_log_rotation_interval,
+                                  flags->lookup_hash_log_rotation_max_size, flags->lookup_hash_log_max_files };
+  session->hashes = storage_hashes_new (&params, error);
+  return session->hashes != NULL;
+}
+
+static gboolean
 storage_start (gpointer user_data, GError **error)
 {
   StorageSession *session = user_data;
@@ -296,7 +312,7 @@ storage_start (gpointer user_data, GError **error)
       memcpy (session->base, totals->status, sizeof session->base);
       session->base_malformed = totals->malformed;
     }
-  if (!storage_watch_start (session, error))
+  if (!start_hashes (session, error) || !storage_watch_start (session, error))
     return FALSE;
   tell_what_misses_mean (session);
   session->started = TRUE;
@@ -387,6 +403,17 @@ take_state (StorageSession *session)
 }
 
 static void
+end_hashes (StorageSession *session)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (storage_hashes_free (g_steal_pointer (&session->hashes), &error))
+    return;
+  say (session, "lookup-hash-log", "%s", error->message);
+  session->failed = TRUE;
+}
+
+static void
 close_all (StorageSession *session, gboolean drained)
 {
   /* What the drain waited for in vain isn't waited for again. */
@@ -425,6 +452,7 @@ storage_finish (gpointer user_data, gboolean interrupted)
   session->stores_left = lmt_sm_stores_outstanding (session->sm, G_MAXUINT32);
   session->prefetches_left = storage_prefetches_flush (session);
   take_state (session);
+  end_hashes (session);
   storage_locks_get_figures (session->locks, sm_driver_now (session->driver), &session->lock_figures);
   lmt_sm_release_leaks (session->sm, sm_driver_now (session->driver), &session->leaked_read_locks, &session->leaked_reservations);
   close_all (session, drained);

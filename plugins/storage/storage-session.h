@@ -6,6 +6,7 @@
 #include "storage-codecs.h"
 #include "storage-config.h"
 #include "storage-context.h"
+#include "storage-hashes.h"
 #include "storage-locks.h"
 #include "storage-pool.h"
 #include "storage-settle.h"
@@ -67,7 +68,8 @@ typedef struct
   StorageLocks *locks;
   StoragePrefetches *prefetches;
   StorageState *state;
-  guint8 *readable; /* scratch of the enter handler */
+  StorageHashes *hashes; /* (nullable) */
+  guint8 *readable;      /* scratch of the enter handler */
   guint cap_readable;
 
   guint64 anomalies[STORAGE_N_ANOMALIES];
