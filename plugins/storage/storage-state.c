@@ -227,7 +227,8 @@ append_key_line (GString *text, const char *word, gint adapter, LmtKey *key)
       append_uint (text, (guint64)adapter);
     }
   g_string_append_c (text, ' ');
-  g_string_append (text, lmt_key_wire (key));
+  lmt_key_wire (key);
+  g_string_append_len (text, key->wire, key->wire_len);
   g_string_append_c (text, '\n');
 }
 
@@ -332,49 +333,36 @@ compare_held (gconstpointer a, gconstpointer b)
   return compare_keys (((const HeldKey *)a)->key, ((const HeldKey *)b)->key);
 }
 
+/* Lines of one kind begin alike: sorted by bytes is sorted by key. */
 static gint
-compare_lines (gconstpointer a, gconstpointer b)
+compare_wires (gconstpointer a, gconstpointer b)
 {
-  return strcmp (*(const char *const *)a, *(const char *const *)b);
-}
+  LmtKey *x = *(LmtKey *const *)a;
+  LmtKey *y = *(LmtKey *const *)b;
 
-/* One kind of lines of C: sorted by bytes. */
-static void
-sum_lines (GChecksum *sum, GPtrArray *lines)
-{
-  g_ptr_array_sort (lines, compare_lines);
-  for (guint i = 0; i < lines->len; i++)
-    g_checksum_update (sum, g_ptr_array_index (lines, i), -1);
+  return compare_bytes (lmt_key_wire (x), x->wire_len, lmt_key_wire (y), y->wire_len);
 }
 
 static void
-sum_keys (GChecksum *sum, const char *word, const GPtrArray *keys)
+sum_keys (StorageState *state, GChecksum *sum, const char *word, gint adapter, GPtrArray *keys)
 {
-  g_autoptr (GPtrArray) lines = g_ptr_array_new_full (keys->len, g_free);
-
+  g_ptr_array_sort (keys, compare_wires);
   for (guint i = 0; i < keys->len; i++)
     {
-      GString *line = g_string_new (NULL);
-
-      append_key_line (line, word, -1, g_ptr_array_index (keys, i));
-      g_ptr_array_add (lines, g_string_free (line, FALSE));
+      g_string_truncate (state->text, 0);
+      append_key_line (state->text, word, adapter, g_ptr_array_index (keys, i));
+      g_checksum_update (sum, (const guchar *)state->text->str, (gssize)state->text->len);
     }
-  sum_lines (sum, lines);
 }
 
 static void
-sum_held (GChecksum *sum, gint adapter, const GArray *held)
+sum_held (StorageState *state, GChecksum *sum, gint adapter, const GArray *held)
 {
-  g_autoptr (GPtrArray) lines = g_ptr_array_new_full (held->len, g_free);
+  g_autoptr (GPtrArray) keys = g_ptr_array_sized_new (held->len);
 
   for (guint i = 0; i < held->len; i++)
-    {
-      GString *line = g_string_new (NULL);
-
-      append_key_line (line, NULL, adapter, g_array_index (held, HeldKey, i).key);
-      g_ptr_array_add (lines, g_string_free (line, FALSE));
-    }
-  sum_lines (sum, lines);
+    g_ptr_array_add (keys, g_array_index (held, HeldKey, i).key);
+  sum_keys (state, sum, NULL, adapter, keys);
 }
 
 static void
@@ -536,9 +524,9 @@ storage_state_finish (StorageState *state, const StorageStateEnd *end, char **di
   guint n_l2 = state->n_victims - 1;
 
   lmt_sm_foreach (end->sm, end->now_ns, sort_into_lists, &lists);
-  sum_keys (held_sum, "resident", resident);
-  sum_keys (held_sum, "reserved", reserved);
-  sum_keys (held_sum, "locked", locked);
+  sum_keys (state, held_sum, "resident", -1, resident);
+  sum_keys (state, held_sum, "reserved", -1, reserved);
+  sum_keys (state, held_sum, "locked", -1, locked);
   if (state->file != NULL)
     {
       write_counts (state, end);
@@ -552,7 +540,7 @@ storage_state_finish (StorageState *state, const StorageStateEnd *end, char **di
       g_autoptr (GArray) held = g_array_new (FALSE, FALSE, sizeof (HeldKey));
 
       lmt_l2_foreach (end->l2[i], add_held, held);
-      sum_held (held_sum, (gint)i, held);
+      sum_held (state, held_sum, (gint)i, held);
       if (state->file == NULL)
         continue;
       fputs (i > 0 ? ", " : "", state->file);

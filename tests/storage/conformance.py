@@ -92,10 +92,15 @@ def result_of(golden, state, files):
         result[name] = sorted(state[name])
     if "l2_files" in replay_of:
         result["l2_files"] = sorted(files)
-        sizes = replay_of["l2_sizes"]
-        result["l2_sizes"] = files if isinstance(sizes, dict) else sorted(set(files.values()))
+        result["l2_sizes"] = files
         result["l2_keys"] = len(state["l2"][0]["keys"])
     return result
+
+
+def with_group(name):
+    """Releases to 0.4.6 knew no object groups and left them out of file names; ours always have one: MODEL@RANK@GROUP@HASH.data."""
+    parts = name.split("@")
+    return "@".join(parts[:2] + ["0"] + parts[2:]) if len(parts) == 3 else name
 
 
 def expected_of(golden):
@@ -107,9 +112,8 @@ def expected_of(golden):
     for name in ("l1_resident", "l1_reserved", "l1_read_locked"):
         result[name] = sorted(result[name])
     if "l2_files" in replay_of:
-        result["l2_files"] = sorted(replay_of["l2_files"])
-        sizes = replay_of["l2_sizes"]
-        result["l2_sizes"] = sizes if isinstance(sizes, dict) else sorted(set(sizes))
+        result["l2_files"] = sorted(map(with_group, replay_of["l2_files"]))
+        result["l2_sizes"] = {with_group(name): size for name, size in replay_of["l2_sizes"].items()}
         result["l2_keys"] = len(replay_of["l2_files"])
     return result
 
@@ -131,6 +135,9 @@ def check_golden(name, pinned):
         return [f"exit {code}: {stderr.strip()}"]
     want = expected_of(golden)
     got = result_of(golden, state, files)
+    if pinned is None:
+        print(json.dumps({name: {member: got[member] for member in DIFFERENCES[name][1]}}))
+        return []
     if name in DIFFERENCES:
         _, members = DIFFERENCES[name]
         for member in members:

@@ -2,6 +2,7 @@
 #include "harness.h"
 
 #include <string.h>
+#include <time.h>
 
 static const LmtOption harness_options[] = {
   LMT_OPTION (DOUBLE, "speed", Harness, speed, "1", "0..", "Speed"),
@@ -13,12 +14,32 @@ static const LmtOption harness_options[] = {
   LMT_OPTION_END,
 };
 
+static Harness *running;
+
+static gint64
+thread_cpu_ns (void)
+{
+  struct timespec time;
+
+  clock_gettime (CLOCK_THREAD_CPUTIME_ID, &time);
+  return (gint64)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static void
+timed_finish (gpointer session, gboolean interrupted)
+{
+  running->cpu_ns = thread_cpu_ns () - running->cpu_ns;
+  running->level->finish (session, interrupted);
+}
+
 static gboolean
 open_session (Harness *harness, GError **error)
 {
   LmtReplayEnv *env = &harness->env;
 
-  harness->replay = lmt_replay_new (harness->registry, harness->level);
+  harness->timed = *harness->level;
+  harness->timed.finish = timed_finish;
+  harness->replay = lmt_replay_new (harness->registry, &harness->timed);
   lmt_replay_set_warnings (harness->replay, harness->warnings);
   harness->headers[0] = lmt_reader_get_header (harness->reader);
   env->struct_size = sizeof *env;
@@ -74,6 +95,8 @@ harness_open (Harness *harness, const char *const *argv, const LmtClock *clock, 
 gboolean
 harness_run (Harness *harness, GError **error)
 {
+  running = harness;
+  harness->cpu_ns = thread_cpu_ns ();
   return lmt_replay_run (harness->replay, harness->reader, harness->session, &harness->plan, error);
 }
 

@@ -14,6 +14,8 @@ typedef struct
 {
   LmtRegistry *registry;
   const LmtLevelOps *level;
+  LmtLevelOps timed; /* a copy whose finish() notes the processor time first */
+  gint64 cpu_ns;     /* of this thread, for the records alone */
   LmtReader *reader;
   LmtOptions *options;
   gpointer flags;

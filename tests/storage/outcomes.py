@@ -41,6 +41,13 @@ def cases():
     yield "mix, two adapters", "0.5.6/mix", lru, slow
     yield "l2fs, two adapters, skip_l1", "0.5.6/l2fs", lru + ["--l2-store-policy", "skip_l1"], slow
     yield "l2fs of 0.5.5, two adapters, retain", "0.5.5/l2fs", lru + ["--l2-prefetch-policy", "retain"], slow
+    evicting = []
+    for latencies, seed in (((0, 0), 1), ((200, 10), 2), ((10, 200), 3)):
+        words = adapters(latencies, seed)
+        for i in (1, 3):
+            words[i] = words[i].replace('"max_size_gb":0.01', '"max_size_gb":0.0001,"eviction":{"eviction_policy":"LRU"}')
+        evicting.append(["--speed", "0"] + words)
+    yield "evict, two adapters that evict", "0.5.6/evict", lru, evicting
     tight = ["--l1-size-gb", "0.0001220703125", "--eviction-policy", "ARC", "--l2-store-policy", "skip_l1"]
     yield "large, two adapters, skip_l1, ARC", "0.5.6/large", tight, [
         ["--speed", "0"] + adapters((0, 0), 1),

@@ -22,7 +22,9 @@ main (int argc, char **argv)
       totals = lmt_replay_get_totals (harness.replay);
       for (guint i = 0; i < LMT_N_STATUS; i++)
         printf ("%s %" G_GUINT64_FORMAT "\n", lmt_status_word (i), totals->status[i]);
-      printf ("records %" G_GUINT64_FORMAT "\nseconds %.6f\n", totals->records, (double)totals->duration_ns / 1e9);
+      printf ("records %" G_GUINT64_FORMAT "\nseconds %.6f\ncpu %.6f\nrecords_per_cpu_s %.0f\n", totals->records,
+              (double)totals->duration_ns / 1e9, (double)harness.cpu_ns / 1e9,
+              (double)totals->records * 1e9 / (double)MAX (harness.cpu_ns, 1));
       report = harness_report (&harness, getenv ("STORAGE_RUN_JSON") != NULL);
       fputs (report, stdout);
       lmt_warnings_flush (harness.warnings);

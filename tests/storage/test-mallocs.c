@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Per record nothing is allocated once the working set is warm: the second round of a replay is counted, whole process, every library. */
+/* Per record nothing is allocated once the working set is warm: the last round of a replay is counted, whole process, every
+ * library. */
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +8,10 @@
 #include "harness.h"
 
 static guint64 n_allocations;
-static guint64 at_second_round;
+static guint64 at_last_round;
 static guint64 at_end;
-static guint64 first_of_second;
-static guint64 last_of_second;
+static guint64 first_of_last;
+static guint64 last_of_last;
 
 #ifdef LMT_COUNT_MALLOCS
 extern void *__libc_malloc (size_t size);
@@ -58,20 +59,21 @@ posix_memalign (void **memory, size_t alignment, size_t size)
 static void
 on_line (const LmtReplayLine *line, gpointer data)
 {
-  if (line->number == first_of_second)
-    at_second_round = n_allocations;
-  if (line->number == last_of_second)
+  if (line->number == first_of_last)
+    at_last_round = n_allocations;
+  if (line->number == last_of_last)
     at_end = n_allocations;
 }
 
-/* Two rounds; what the second allocated between its first and its last record. */
+/* What the last of @rounds allocated between its first and its last record. */
 static void
-count_second_round (const char *trace, const char *const *flags)
+count_last_round (const char *trace, guint rounds, const char *const *flags)
 {
   g_autoptr (GPtrArray) words = g_ptr_array_new ();
   g_autofree char *path = g_build_filename (g_getenv ("LMT_TEST_DATA"), "storage", trace, NULL);
   g_autoptr (GError) error = NULL;
   const LmtReplayTotals *totals;
+  g_autofree char *text = g_strdup_printf ("%u", rounds);
   Harness harness;
 
 #ifndef LMT_COUNT_MALLOCS
@@ -82,7 +84,7 @@ count_second_round (const char *trace, const char *const *flags)
   for (guint i = 0; flags[i] != NULL; i++)
     g_ptr_array_add (words, (gpointer)flags[i]);
   g_ptr_array_add (words, (gpointer) "--loop");
-  g_ptr_array_add (words, (gpointer) "2");
+  g_ptr_array_add (words, text);
   g_ptr_array_add (words, (gpointer) "--speed");
   g_ptr_array_add (words, (gpointer) "0");
   g_ptr_array_add (words, NULL);
@@ -94,19 +96,19 @@ count_second_round (const char *trace, const char *const *flags)
     while (lmt_reader_next (harness.reader, &record) == LMT_READ_RECORD)
       n++;
     g_assert_true (lmt_reader_rewind (harness.reader, &error));
-    first_of_second = n + 1;
-    last_of_second = 2 * n;
+    first_of_last = (rounds - 1) * n + 1;
+    last_of_last = rounds * n;
   }
   harness.plan.in_order = TRUE;
   lmt_replay_set_sink (harness.replay, on_line, NULL);
   g_assert_true (harness_run (&harness, &error));
   totals = lmt_replay_get_totals (harness.replay);
-  g_assert_cmpuint (totals->records, ==, last_of_second);
-  g_assert_cmpuint (totals->status[LMT_STATUS_OK], ==, last_of_second);
-  g_test_message ("%s: %" G_GUINT64_FORMAT " allocations before, %" G_GUINT64_FORMAT " in the second round", trace, at_second_round,
-                  at_end - at_second_round);
-  g_assert_cmpuint (at_second_round, >, 0);
-  g_assert_cmpuint (at_end - at_second_round, ==, 0);
+  g_assert_cmpuint (totals->records, ==, last_of_last);
+  g_assert_cmpuint (totals->status[LMT_STATUS_OK], ==, last_of_last);
+  g_test_message ("%s: %" G_GUINT64_FORMAT " allocations before, %" G_GUINT64_FORMAT " in the last round", trace, at_last_round,
+                  at_end - at_last_round);
+  g_assert_cmpuint (at_last_round, >, 0);
+  g_assert_cmpuint (at_end - at_last_round, ==, 0);
   harness_close (&harness);
 }
 
@@ -115,25 +117,36 @@ test_l1 (void)
 {
   static const char *const flags[] = { "--l1-size-gb", "0.0625", "--eviction-policy", "LRU", NULL };
 
-  count_second_round ("0.5.6/large.lct", flags);
+  count_last_round ("0.5.6/large.lct", 2, flags);
 }
 
 static void
 test_dram (void)
 {
-  static const char *const flags[] = { "--l1-size-gb", "0.0625",       "--eviction-policy",           "LRU",
-                                       "--l2-adapter", "{\"type\":\"dram\",\"data\":false}", NULL };
+  static const char *const flags[]
+      = { "--l1-size-gb", "0.0625", "--eviction-policy", "LRU", "--l2-adapter", "{\"type\":\"dram\",\"data\":false}", NULL };
 
-  count_second_round ("0.5.6/large.lct", flags);
+  count_last_round ("0.5.6/large.lct", 2, flags);
 }
 
 static void
 test_evicting (void)
 {
-  static const char *const flags[] = { "--l1-size-gb", "0.00390625", "--eviction-policy", "ARC", "--l2-store-policy", "skip_l1",
-                                       "--l2-adapter", "{\"type\":\"dram\",\"data\":false}", NULL };
+  static const char *const flags[] = { "--l1-size-gb",
+                                       "0.00390625",
+                                       "--eviction-policy",
+                                       "ARC",
+                                       "--l2-store-policy",
+                                       "skip_l1",
+                                       "--l2-adapter",
+                                       "{\"type\":\"dram\",\"data\":false}",
+                                       "--l1-read-ttl-seconds",
+                                       "1",
+                                       NULL };
 
-  count_second_round ("0.5.6/large.lct", flags);
+  /* More is under way at once while it settles down. Locks nobody gives back expire, or they would be kept in ever larger tables.
+   */
+  count_last_round ("0.5.6/large.lct", 4, flags);
 }
 
 int

@@ -38,6 +38,17 @@ init_adapters (LmtSm *sm, const LmtEvictHost *host)
     }
 }
 
+/* Lists that only some calls need are there from the start: a warm run doesn't meet its first conflict with an allocation. */
+static void
+init_scratch (LmtSm *sm)
+{
+  SmKeys *lists[]
+      = { &sm->unrefs, &sm->evicted, &sm->first, &sm->second, &sm->keys_scratch, &sm->failed_keys, &sm->lent, &sm->store_batch };
+
+  for (guint i = 0; i < G_N_ELEMENTS (lists); i++)
+    sm_keys_grow (lists[i], 256);
+}
+
 LmtSm *
 lmt_sm_new (const SmConfig *config, LmtKeyTable *keys, GError **error)
 {
@@ -64,6 +75,7 @@ lmt_sm_new (const SmConfig *config, LmtKeyTable *keys, GError **error)
   sm->retries = g_array_new (FALSE, FALSE, sizeof (LmtKey *));
   sm_quotas_init (&sm->quotas);
   sm_l1_init (sm);
+  init_scratch (sm);
   init_adapters (sm, &host);
   if (config->explain_misses)
     sm->history = sm_history_new ();
