@@ -425,6 +425,12 @@ sm_arena_give (SmArena *arena, SmBlock *blocks, guint n)
     }
 }
 
+void
+sm_arena_extend (SmArena *arena, guint64 address, guint64 bytes)
+{
+  give_one (arena, address, bytes);
+}
+
 guint64
 sm_arena_used (const SmArena *arena)
 {

@@ -37,6 +37,9 @@ gboolean sm_arena_take (SmArena *arena, guint64 bytes, guint count, guint64 *add
 /* Gives blocks back; @blocks (unaligned sizes) is sorted and merged in place. */
 void sm_arena_give (SmArena *arena, SmBlock *blocks, guint n);
 
+/* More space behind the end of what there was: @address is that end, both aligned. */
+void sm_arena_extend (SmArena *arena, guint64 address, guint64 bytes);
+
 guint64 sm_arena_used (const SmArena *arena); /* sum of aligned sizes given out */
 guint sm_arena_n_free_blocks (const SmArena *arena);
 void sm_arena_foreach_free (const SmArena *arena, void (*func) (guint64 address, guint64 bytes, gpointer data), gpointer data);

@@ -23,7 +23,7 @@ sm_explain_name (LmtSm *sm, LmtKey *key)
     return SM_CELL_NAMED;
   past = sm_history_name (sm->history, key->hash64);
   if (past == SM_PAST_FULL)
-    return SM_CELL_UNKNOWN;
+    return 0;
   state->flags |= SM_KEY_NAMED;
   state->history_tag = tag_of (key);
   return past == SM_PAST_UNSEEN ? 0 : SM_CELL_NAMED;

@@ -280,6 +280,8 @@ sm_l1_reserve_write (LmtSm *sm, const SmReserve *reserve, guint8 *codes, guint64
   gboolean repeated = FALSE, took;
   guint32 base;
 
+  if (reserve->temporaries != NULL && reserve->n_temporaries != n)
+    return "keys and is_temporary flags must be equally many";
   if (reserve->bytes == 0 && comes_to_allocator (sm, reserve))
     return "size must be greater than 0";
   base = sm_marks_begin (sm, n);
@@ -428,10 +430,10 @@ sm_l1_finish_write_and_reserve_read (LmtSm *sm, LmtKey *const *keys, guint n, gu
       sm_evict_keys_add (&sm->notes, keys[i]);
     }
   lmt_evict_created (sm->policy, sm->notes.data, sm->notes.n);
-  if (sm->listener != NULL && sm->first.n > 0)
-    sm_emit (sm, &(SmEvent){ .type = SM_EV_L1_WRITE_FINISHED_AND_READ_RESERVED, .keys = sm->first.data, .n_keys = sm->first.n });
   if (sm->listener != NULL && sm->second.n > 0)
     sm_emit (sm, &(SmEvent){ .type = SM_EV_L1_READ_RESERVED, .keys = sm->second.data, .n_keys = sm->second.n });
+  if (sm->listener != NULL && sm->first.n > 0)
+    sm_emit (sm, &(SmEvent){ .type = SM_EV_L1_WRITE_FINISHED_AND_READ_RESERVED, .keys = sm->first.data, .n_keys = sm->first.n });
   if (sm->unrefs.n > 0)
     sm_l1_flush (sm, FALSE);
   if (repeated)

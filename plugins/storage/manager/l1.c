@@ -352,7 +352,7 @@ sm_l1_finish_read (LmtSm *sm, LmtKey *const *keys, guint n, guint32 locks, gbool
         }
       if (by_caller)
         give_back_owned (sm, state, locks);
-      state->read_count -= MIN (locks, state->read_count);
+      sm_read_unlock (state, locks);
       codes[i] = SM_SUCCESS;
       if (sm->listener != NULL)
         sm_keys_add (&sm->first, keys[i]);

@@ -214,6 +214,7 @@ void sm_quotas_init (SmQuotas *quotas);
 void sm_quotas_clear (SmQuotas *quotas);
 gboolean sm_quotas_set (SmQuotas *quotas, guint32 salt, gint64 limit);
 gboolean sm_quotas_set_default (SmQuotas *quotas, gint64 limit);
+void sm_quotas_clear_default (SmQuotas *quotas);
 gboolean sm_quotas_delete (SmQuotas *quotas, guint32 salt);
 gboolean sm_quotas_has (const SmQuotas *quotas, guint32 salt);
 gint64 sm_quotas_get_limit (const SmQuotas *quotas, guint32 salt);     /* 0: none */
@@ -289,7 +290,7 @@ enum
   SM_CELL_SHARED = 1 << 3, /* second mention of a loaded key: the locks are the first one's */
   SM_CELL_FOUND = 1 << 4,  /* some tier had it */
   SM_CELL_NAMED = 1 << 5,  /* somebody had named the key before this call */
-  SM_CELL_UNKNOWN = 1 << 6 /* the history is full and doesn't know it */
+  SM_CELL_LOOKED = 1 << 6, /* a lookup found it */
 };
 /* Bits of a cell's troubles. */
 enum
@@ -469,6 +470,11 @@ sm_stage_held (const LmtSm *sm, const SmStage *stage)
   return stage->count > 0 && sm->now < stage->expiry;
 }
 void sm_read_lock (LmtSm *sm, SmKeyState *state, guint32 locks);
+static inline void
+sm_read_unlock (SmKeyState *state, guint32 locks)
+{
+  state->read_count -= MIN (locks, state->read_count);
+}
 void sm_l1_reserve_read (LmtSm *sm, LmtKey *const *keys, guint n, guint32 locks, guint8 *codes);
 void sm_l1_unsafe_read (LmtSm *sm, LmtKey *const *keys, guint n, guint8 *codes);
 /* @by_caller: returned by a call: locks not owned by it are counted as anomalies */
@@ -495,8 +501,9 @@ typedef struct
   guint64 bytes;
   guint64 tag;
   gboolean temporary;
-  const guint8 *temporaries; /* (nullable): per key instead */
-  guint32 mode;              /* SmWriteMode */
+  const guint8 *temporaries; /* (nullable): per key instead, n_temporaries of them */
+  guint n_temporaries;
+  guint32 mode; /* SmWriteMode */
 } SmReserve;
 /* NULL, or the value error: nothing was changed. @addresses: G_MAXUINT64 for keys without a buffer. */
 const char *sm_l1_reserve_write (LmtSm *sm, const SmReserve *reserve, guint8 *codes, guint64 *addresses);
@@ -555,7 +562,7 @@ sm_request_bytes (const SmRequest *request, guint32 cell)
 
 /* ---- explain.c ---- */
 void sm_explain_named (LmtSm *sm, LmtKey *const *keys, guint n);
-guint8 sm_explain_name (LmtSm *sm, LmtKey *key); /* marks of the cell: SM_CELL_NAMED, SM_CELL_UNKNOWN */
+guint8 sm_explain_name (LmtSm *sm, LmtKey *key); /* SM_CELL_NAMED: it was named before */
 void sm_explain_left (LmtSm *sm, LmtKey *key, guint8 past);
 void sm_explain_request (LmtSm *sm, SmRequest *request);
 

@@ -23,6 +23,13 @@ drop_key (guint32 id, gpointer data)
   lmt_key_unref (sm->table, lmt_key_table_get (sm->table, id));
 }
 
+/* 10.2: without a capacity only quotas can tell what is too much. */
+static gboolean
+takes_part (const SmAdapter *adapter)
+{
+  return adapter->eviction.set && (adapter->eviction.policy == LMT_EVICT_ISOLATED_LRU || adapter->capacity > 0);
+}
+
 static void
 init_adapters (LmtSm *sm, const LmtEvictHost *host)
 {
@@ -33,7 +40,7 @@ init_adapters (LmtSm *sm, const LmtEvictHost *host)
 
       adapter->eviction = sm->config.l2_eviction[a];
       sm_usage_init (&adapter->usage);
-      if (adapter->eviction.set)
+      if (takes_part (adapter))
         adapter->policy = lmt_evict_new (adapter->eviction.policy, host);
     }
 }
@@ -160,8 +167,17 @@ lmt_sm_set_l2_locked (LmtSm *sm, SmL2Locked func, gpointer data)
 void
 lmt_sm_set_l2_capacity (LmtSm *sm, guint32 adapter, guint64 bytes)
 {
-  if (adapter < sm->config.n_l2)
-    sm->adapters[adapter].capacity = bytes;
+  const LmtEvictHost host = { hold_key, drop_key, sm };
+  SmAdapter *a;
+
+  if (adapter >= sm->config.n_l2)
+    return;
+  a = &sm->adapters[adapter];
+  a->capacity = bytes;
+  if (takes_part (a) && a->policy == NULL)
+    a->policy = lmt_evict_new (a->eviction.policy, &host);
+  else if (!takes_part (a) && a->policy != NULL)
+    g_clear_pointer (&a->policy, lmt_evict_free);
 }
 
 /* ---- the frame of every input ---- */

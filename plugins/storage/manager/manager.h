@@ -286,7 +286,7 @@ guint lmt_sm_abandon (LmtSm *sm); /* how many I/Os it left */
 /* ---- L2 lookup locks: eviction asks. Scenario runner: NULL = not locked ---- */
 typedef gboolean (*SmL2Locked) (guint32 adapter, const LmtKey *key, gpointer data);
 void lmt_sm_set_l2_locked (LmtSm *sm, SmL2Locked func, gpointer data);
-/* Capacity for the usage fraction of L2 passes; 0 = none. */
+/* Capacity for the usage fraction of L2 passes; 0 = none: then only IsolatedLRU evicts. Before the adapter's first event. */
 void lmt_sm_set_l2_capacity (LmtSm *sm, guint32 adapter, guint64 bytes);
 
 /* ---- quotas: salt numbers of the key table ---- */

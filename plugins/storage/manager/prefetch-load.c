@@ -523,7 +523,7 @@ decide_hits (SmRequest *request)
       for (guint32 c = 0; c < request->n_cells; c++)
         {
           request->hit[c] = request->columns[c % request->n_columns];
-          request->found[c] = grid[c] || (request->marks[c] & SM_CELL_FOUND) != 0;
+          request->found[c] = grid[c] || (request->marks[c] & SM_CELL_LOOKED) != 0;
         }
     }
   else

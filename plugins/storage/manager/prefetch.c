@@ -416,7 +416,7 @@ sm_lookup_completed (LmtSm *sm, SmTask *task, const guint8 *codes)
     if (sm_code_is_good (codes[i]))
       {
         locked[i] = 1;
-        request->marks[i] |= SM_CELL_FOUND;
+        request->marks[i] |= SM_CELL_FOUND | SM_CELL_LOOKED;
       }
   sm_request_drop_task (request, task);
   if (--request->lookups > 0)

@@ -56,6 +56,12 @@ sm_quotas_set_default (SmQuotas *quotas, gint64 limit)
   return TRUE;
 }
 
+void
+sm_quotas_clear_default (SmQuotas *quotas)
+{
+  quotas->fallback = -1;
+}
+
 gboolean
 sm_quotas_delete (SmQuotas *quotas, guint32 salt)
 {
