@@ -5,7 +5,7 @@
 
 /*
  * All state of a key is one 16-byte node of an array indexed by its number; a list is two ends and a length. Orders, ghosts and
- * pending sets follow storage-manager.md 9 to the letter, since victims must come out the same.
+ * pending sets follow the specification (section 9, eviction) to the letter, since victims must come out the same.
  */
 enum
 {

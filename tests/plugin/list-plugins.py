@@ -123,6 +123,20 @@ class ListPlugins(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertIn("adapter good", done.stdout)
 
+    def test_core_knows_nobody(self):
+        """Core is told all names: no level, adapter, command, qualname or tag of any plugin stands in its sources."""
+        plugins = json.loads(run("list-plugins", "--json").stdout)["metrics"]["plugins"]
+        names = {e["name"] for p in plugins for kind in ("levels", "adapters", "aliases", "commands", "qualnames", "tags") for e in p[kind]}
+        self.assertIn("fs", names)
+        names -= {"null", "info"}  # also a word of JSON, and a log level
+        core = os.path.join(os.environ["LMT_SOURCE_DIR"], "core")
+        for file in sorted(os.listdir(core)):
+            if file.endswith(".c"):
+                with open(os.path.join(core, file), encoding="utf-8") as source:
+                    text = source.read()
+                self.assertEqual([n for n in names if f'"{n}"' in text], [], file)
+                self.assertNotRegex(text, r"\bstorage\b|\bs3\b|StorageManager", file)
+
     def test_no_current_folder(self):
         self.put("good")
         done = subprocess.run([LMTRACE, "list-plugins"], capture_output=True, text=True, cwd=self.dir, check=False,
