@@ -12,17 +12,21 @@ replay_result_init (CliReplayResult *result, ReplayRun *run)
   guint n = lmt_replay_get_n_ops (run->replay);
   CliReplayRow *rows = g_new0 (CliReplayRow, n);
 
+  guint64 lost_bytes = 0;
+
+  for (guint i = 0; i < run->files->len; i++)
+    lost_bytes += lmt_reader_get_stats (((ReplayFile *)run->files->pdata[i])->reader)->lost_bytes;
   for (guint i = 0; i < n; i++)
     cli_replay_row_from_op (&rows[i], lmt_replay_get_op (run->replay, i), run->compat);
   *result = (CliReplayResult){
     .compat = run->compat,
-    .level = lmt_header_get_level (run->header),
+    .level = run->prepared->level->name,
     .digest_row = run->digest,
     .speed = run->config->speed,
     .settled = level->is_settled != NULL && level->is_settled (run->session),
     .clock_word = level->clock_word != NULL ? level->clock_word (run->session) : NULL,
     .title = run->title,
-    .lost_bytes = lmt_reader_get_stats (run->file->reader)->lost_bytes,
+    .lost_bytes = lost_bytes,
     .partial = replay_run_is_partial (run),
     .rows = rows,
     .n_rows = n,
@@ -69,7 +73,15 @@ extra_members (ReplayRun *run, const CliReplayResult *result, const LmtReport *r
   json = lmt_json_writer_new (out, LMT_JSON_STYLE_SPACED);
   lmt_json_writer_begin_object (json);
   lmt_json_writer_key (json, "trace");
-  lmt_json_writer_string (json, run->file->path);
+  if (run->files->len == 1)
+    lmt_json_writer_string (json, run->file->path);
+  else
+    {
+      lmt_json_writer_begin_array (json);
+      for (guint i = 0; i < run->files->len; i++)
+        lmt_json_writer_string (json, ((ReplayFile *)run->files->pdata[i])->path);
+      lmt_json_writer_end_array (json);
+    }
   lmt_json_writer_key (json, "partial");
   lmt_json_writer_bool (json, result->partial);
   for (guint i = 0; metrics != NULL && i < lmt_json_get_length (metrics); i++)

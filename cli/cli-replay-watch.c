@@ -17,7 +17,7 @@ on_line (const LmtReplayLine *loop_line, gpointer data)
   CliReplayLine line;
 
   cli_replay_line_from_loop (&line, loop_line);
-  line.file = run->n_files > 1 ? run->index + 1 : 0;
+  line.file = run->n_runs > 1 ? run->index + 1 : 0;
   if (run->config->verbose && !run->stdout_gone)
     {
       g_string_truncate (run->line, 0);
@@ -37,27 +37,31 @@ on_line (const LmtReplayLine *loop_line, gpointer data)
 /* -------- faults -------- */
 
 static void
-warn_fault (ReplayRun *run, const char *kind, const LmtFault *fault, const char *error)
+warn_fault (ReplayRun *run, const char *path, const char *kind, const LmtFault *fault, const char *error)
 {
   g_autofree char *text = lmt_fault_to_string (fault);
-  g_autofree char *line = error != NULL && fault->reason == NULL ? g_strdup_printf ("%s: %s: %s", run->file->path, text, error)
-                                                                 : g_strdup_printf ("%s: %s", run->file->path, text);
+  g_autofree char *line = error != NULL && fault->reason == NULL ? g_strdup_printf ("%s: %s: %s", path, text, error)
+                                                                 : g_strdup_printf ("%s: %s", path, text);
   lmt_warnings_add (run->context->warnings, kind, line);
 }
 
 static void
 on_record_fault (guint32 status, const LmtFault *fault, const char *error, gpointer data)
 {
-  warn_fault (data, lmt_status_word (status), fault, error);
+  ReplayRun *run = data;
+  LmtFault placed = *fault;
+  const char *path = run->merge != NULL ? replay_merge_get_place (run->merge, &placed.number) : run->file->path;
+  warn_fault (run, path, lmt_status_word (status), &placed, error);
 }
 
 static void
 on_reader_fault (const LmtFault *fault, gpointer data)
 {
-  ReplayRun *run = data;
+  ReplayFile *file = data;
+  ReplayRun *run = file->run;
   /* An interrupt ends a pipe in the middle of a frame: that is no damage. */
-  if (lmt_reader_is_seekable (run->file->reader) || g_atomic_int_get (run->context->interrupts) == 0)
-    warn_fault (run, "malformed", fault, NULL);
+  if (lmt_reader_is_seekable (file->reader) || g_atomic_int_get (run->context->interrupts) == 0)
+    warn_fault (run, file->path, "malformed", fault, NULL);
 }
 
 /* -------- meanwhile -------- */
@@ -111,7 +115,8 @@ draw_progress (ReplayRun *run, LmtReader *reader, guint64 done, gint64 lag_ns, g
     state.lag_p99_ns = lag_p99 (run, now);
   if (level->progress != NULL)
     level->progress (run->session, figure);
-  if (run->config->speed > 0 && run->file->span_s > 0 && run->config->max_gap_ns == 0 && run->config->loop == 1)
+  if (run->config->speed > 0 && run->file->span_s > 0 && run->merge == NULL && run->config->max_gap_ns == 0
+      && run->config->loop == 1)
     state.eta_s = MAX (0, (run->file->span_s - lmt_reader_get_stats (reader)->last_time_s) / run->config->speed);
   cli_progress_draw (run->progress, &state);
 }
@@ -179,7 +184,8 @@ on_progress (LmtReplay *replay, LmtReader *reader, guint64 done, gint64 lag_ns, 
 void
 replay_watch_attach (ReplayRun *run)
 {
-  g_autofree char *label = g_strdup_printf ("replay %s", run->file->path);
+  g_autofree char *label = run->merge != NULL ? g_strdup_printf ("replay %u files", run->files->len)
+                                              : g_strdup_printf ("replay %s", run->file->path);
   gint64 interval = run->config->interval_ns;
 
   run->line = g_string_sized_new (256);
@@ -187,7 +193,12 @@ replay_watch_attach (ReplayRun *run)
   run->stats_next_ns = run->began_ns + (interval > 0 ? interval : DEFAULT_INTERVAL_NS);
   run->tables_shown = run->context->table_requests != NULL ? *run->context->table_requests : 0;
   run->progress = cli_progress_new (label, run->context->progress, run->context->quiet, interval);
-  lmt_reader_set_fault_func (run->file->reader, on_reader_fault, run);
+  for (guint i = 0; i < run->files->len; i++)
+    {
+      ReplayFile *file = run->files->pdata[i];
+      file->run = run;
+      lmt_reader_set_fault_func (file->reader, on_reader_fault, file);
+    }
   lmt_replay_set_fault_func (run->replay, on_record_fault, run);
   lmt_replay_set_progress (run->replay, on_progress, run);
   if (run->config->verbose || run->places->jsonl != NULL)
@@ -201,5 +212,6 @@ replay_watch_detach (ReplayRun *run)
   if (run->places->stats != NULL)
     write_stats (run, lmt_replay_get_totals (run->replay)->records, 0, lmt_clock_now (run->env.clock));
   g_clear_pointer (&run->progress, cli_progress_free);
-  lmt_reader_set_fault_func (run->file->reader, NULL, NULL);
+  for (guint i = 0; i < run->files->len; i++)
+    lmt_reader_set_fault_func (((ReplayFile *)run->files->pdata[i])->reader, NULL, NULL);
 }

@@ -80,6 +80,7 @@ typedef struct
 {
   char *path;
   LmtReader *reader;
+  gpointer run; /* the ReplayRun that reads it */
   gboolean follow;
   gboolean counted;
   guint64 n_records;
@@ -128,7 +129,21 @@ gboolean replay_places_close (ReplayPlaces *places, GError **error);
 void replay_places_free (ReplayPlaces *places);
 
 /**
- * ReplayRun: one FILE's replay: session, loop, figures, what is told meanwhile.
+ * ReplayMerge: FILEs as one source of records, by wall time (--merge).
+ */
+typedef struct _ReplayMerge ReplayMerge;
+/* @files: (element-type ReplayFile): borrowed, headers read. */
+ReplayMerge *replay_merge_new (GPtrArray *files);
+void replay_merge_free (ReplayMerge *merge);
+const LmtReplaySource *replay_merge_get_source (ReplayMerge *merge);
+/* The file a record is from, if it is the present one; @number becomes its number there. */
+const char *replay_merge_get_place (ReplayMerge *merge, guint64 *number);
+/* Records whose wall time was before that of the one in front of them in their file. */
+guint64 replay_merge_get_steps_back (ReplayMerge *merge);
+
+/**
+ * ReplayRun: one FILE's replay, or that of all FILEs merged: session, loop, figures, what is told meanwhile.
+ * @file: the first of @files
  * @n_total: records of all rounds, the N of `[i/N]`; 0: not known
  */
 typedef struct
@@ -138,11 +153,13 @@ typedef struct
   const ReplayPrepared *prepared;
   ReplayPlaces *places;
   ReplayFile *file;
-  guint index; /* of the FILE, from 0 */
-  guint n_files;
+  GPtrArray *files;   /* (element-type ReplayFile): those of this run */
+  ReplayMerge *merge; /* (nullable) */
+  guint index;        /* of the run, from 0 */
+  guint n_runs;
   guint compat; /* 0, 56, 57 */
   guint64 n_total;
-  const LmtHeader *header;
+  const LmtHeader **headers;
   LmtReplayEnv env;
   LmtReplay *replay;
   LmtSelect *select;

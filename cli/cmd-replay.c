@@ -197,6 +197,9 @@ run_free (gpointer data)
     level->free (run->session);
   g_clear_object (&run->replay);
   lmt_select_free (run->select);
+  replay_merge_free (run->merge);
+  g_ptr_array_unref (run->files);
+  g_free (run->headers);
   if (run->line != NULL)
     g_string_free (run->line, TRUE);
   g_free (run->digest);
@@ -204,57 +207,74 @@ run_free (gpointer data)
   g_free (run);
 }
 
-/* Checks all that can be checked without touching anything. */
-static ReplayRun *
-run_new (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArray *files, guint index, GError **error)
+static LmtReplayEnv
+make_env (ReplayRun *run, guint n_runs)
 {
-  const ReplayConfig *config = context->config;
-  const LmtLevelOps *level = prepared->level;
-  ReplayRun *run = g_new0 (ReplayRun, 1);
-
-  run->context = context;
-  run->config = config;
-  run->prepared = prepared;
-  run->file = g_ptr_array_index (files, index);
-  run->index = index;
-  run->n_files = files->len;
-  run->compat = compat_release (config);
-  if (files->len > 1)
-    run->title = g_strdup_printf ("Trace Replay Result: %s", run->file->path);
-  run->header = lmt_reader_get_header (run->file->reader);
-  run->replay = lmt_replay_new (context->registry, level);
-  run->env = (LmtReplayEnv){
+  const ReplayConfig *config = run->config;
+  return (LmtReplayEnv){
     .struct_size = sizeof (LmtReplayEnv),
-    .n_headers = 1,
-    .registry = context->registry,
+    .n_headers = run->files->len,
+    .registry = run->context->registry,
     .replay = run->replay,
-    .headers = &run->header,
-    .options = context->options,
-    .config = prepared->level_config,
+    .headers = run->headers,
+    .options = run->context->options,
+    .config = run->prepared->level_config,
     .clock = lmt_clock_real (),
     .speed = config->speed,
     .dry_run = config->dry_run,
     .compat = run->compat,
     .seed = config->seed,
     .drain_timeout_ns = config->drain_timeout_ns,
-    .quiet = context->quiet,
-    .n_sessions = files->len,
-    .warnings = context->warnings,
+    .quiet = run->context->quiet,
+    .n_sessions = n_runs,
+    .warnings = run->context->warnings,
     .yes_destroy = (const char *const *)config->yes_destroy,
-    .interrupts = context->interrupts,
+    .interrupts = run->context->interrupts,
   };
+}
+
+/* A percent in --time needs the span, so the file is read first. */
+static gboolean
+make_selection (ReplayRun *run, GError **error)
+{
+  const LmtSelectConfig *select = &run->prepared->select;
+  if (lmt_select_wants_span (select) && run->merge == NULL && !replay_file_count (run->file, run->context->interrupts, error))
+    return FALSE;
+  run->select = lmt_select_new (select, run->headers[0], run->merge == NULL ? run->file->span_s : -1, error);
+  return run->select != NULL;
+}
+
+/* One FILE of @files, or with --merge all. Checks all that can be checked without touching anything. */
+static ReplayRun *
+run_new (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArray *files, guint index, GError **error)
+{
+  const ReplayConfig *config = context->config;
+  gboolean merge = config->merge && files->len > 1;
+  ReplayRun *run = g_new0 (ReplayRun, 1);
+
+  run->context = context;
+  run->config = config;
+  run->prepared = prepared;
+  run->file = g_ptr_array_index (files, index);
+  run->files = g_ptr_array_new ();
+  for (guint i = merge ? 0 : index; i < (merge ? files->len : index + 1); i++)
+    g_ptr_array_add (run->files, g_ptr_array_index (files, i));
+  run->merge = merge ? replay_merge_new (run->files) : NULL;
+  run->headers = g_new0 (const LmtHeader *, run->files->len);
+  for (guint i = 0; i < run->files->len; i++)
+    run->headers[i] = lmt_reader_get_header (((ReplayFile *)run->files->pdata[i])->reader);
+  run->index = index;
+  run->n_runs = merge ? 1 : files->len;
+  run->compat = compat_release (config);
+  if (run->n_runs > 1)
+    run->title = g_strdup_printf ("Trace Replay Result: %s", run->file->path);
+  run->replay = lmt_replay_new (context->registry, prepared->level);
+  run->env = make_env (run, run->n_runs);
   lmt_replay_set_warnings (run->replay, context->warnings);
 
-  gboolean ok = TRUE;
-  if (lmt_select_wants_span (&prepared->select))
-    ok = replay_file_count (run->file, context->interrupts, error);
-  if (ok)
-    ok = (run->select = lmt_select_new (&prepared->select, run->header, run->file->span_s, error)) != NULL;
-  if (ok)
-    ok = (run->session = level->configure (&run->env, error)) != NULL;
-  if (ok)
+  if (make_selection (run, error) && (run->session = prepared->level->configure (&run->env, error)) != NULL)
     return run;
-  if (index > 0 || files->len > 1)
+  if (run->n_runs > 1)
     g_prefix_error (error, "%s: ", run->file->path);
   run_free (run);
   return NULL;
@@ -282,12 +302,23 @@ warn (ReplayRun *run, const char *kind, const char *format, ...)
   lmt_warnings_add (run->context->warnings, kind, text);
 }
 
+static gboolean
+is_damaged (ReplayRun *run)
+{
+  for (guint i = 0; i < run->files->len; i++)
+    {
+      const LmtReaderStats *stats = lmt_reader_get_stats (((ReplayFile *)run->files->pdata[i])->reader);
+      if (stats->malformed > 0 || stats->tail != LMT_TAIL_CLEAN || stats->lost_bytes > 0)
+        return TRUE;
+    }
+  return FALSE;
+}
+
 /* cli.md 8.3: what the figures make of the exit code. */
 static int
 judge (ReplayRun *run, const Tolerance *tolerance)
 {
   const LmtReplayTotals *totals = lmt_replay_get_totals (run->replay);
-  const LmtReaderStats *stats = lmt_reader_get_stats (run->file->reader);
   const LmtLevelOps *level = run->prepared->level;
   guint64 bad = totals->status[LMT_STATUS_FAILED] + totals->status[LMT_STATUS_MISMATCH];
   guint64 replayed = totals->status[LMT_STATUS_OK] + totals->status[LMT_STATUS_MISMATCH];
@@ -302,7 +333,7 @@ judge (ReplayRun *run, const Tolerance *tolerance)
             totals->records);
       code = MAX (code, 1);
     }
-  if (run->context->strict && (passed_over > 0 || stats->malformed > 0 || stats->tail != LMT_TAIL_CLEAN))
+  if (run->context->strict && (passed_over > 0 || is_damaged (run)))
     code = MAX (code, 1);
   if (run->config->max_lag_ns > 0 && totals->lag != NULL)
     {
@@ -317,6 +348,25 @@ judge (ReplayRun *run, const Tolerance *tolerance)
   if (level->exit_code != NULL)
     code = MAX (code, level->exit_code (run->session));
   return totals->interrupted || g_atomic_int_get (run->context->interrupts) > 0 ? 130 : code;
+}
+
+/* The N of `[i/N]`, where it can be known first. */
+static gboolean
+count_records (ReplayRun *run, GError **error)
+{
+  gboolean all = TRUE;
+  guint64 n = 0;
+
+  for (guint i = 0; i < run->files->len; i++)
+    {
+      ReplayFile *file = run->files->pdata[i];
+      if (!file->counted && !replay_file_count (file, run->context->interrupts, error))
+        return FALSE;
+      all = all && file->counted;
+      n += file->n_records;
+    }
+  run->n_total = all ? n * run->config->loop : 0;
+  return TRUE;
 }
 
 static void
@@ -335,15 +385,18 @@ run_replay (ReplayRun *run, const Tolerance *tolerance)
     .interrupts = run->context->interrupts,
     .max_lag_ns = config->max_lag_ns,
   };
-  if (!run->file->counted)
-    replay_file_count (run->file, run->context->interrupts, &error);
-  if (error == NULL)
+  if (count_records (run, &error))
     {
-      run->n_total = run->file->n_records * config->loop;
+      if (run->merge != NULL)
+        lmt_replay_set_source (run->replay, replay_merge_get_source (run->merge));
       replay_watch_attach (run);
       lmt_replay_run (run->replay, run->file->reader, run->session, &plan, &error);
       replay_watch_detach (run);
     }
+  if (run->merge != NULL && replay_merge_get_steps_back (run->merge) > 0)
+    warn (run, "merge",
+          "--merge: %" G_GUINT64_FORMAT " records step back in wall time inside their file: taken right after the one before",
+          replay_merge_get_steps_back (run->merge));
   if (error != NULL)
     {
       lmt_log_failure (error->message);
@@ -443,21 +496,38 @@ told (GError **error, int *exit_code)
   *exit_code = MAX (*exit_code, 1);
 }
 
+/* One FILE: its row. Merged ones: each different row once. */
+static char *
+digest_of (ReplayRun *run)
+{
+  const LmtLevelOps *level = run->prepared->level;
+  g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func (g_free);
+
+  for (guint i = 0; level->digest_row != NULL && i < run->files->len; i++)
+    {
+      g_autofree char *row = level->digest_row (run->session, i);
+      if (row != NULL && !g_ptr_array_find_with_equal_func (rows, row, g_str_equal, NULL))
+        g_ptr_array_add (rows, g_steal_pointer (&row));
+    }
+  if (rows->len == 0)
+    return NULL;
+  g_ptr_array_add (rows, NULL);
+  return g_strjoinv (", ", (char **)rows->pdata);
+}
+
 static void
 run_report (ReplayRun *run, Report *all, int *exit_code)
 {
-  const LmtLevelOps *level = run->prepared->level;
   CliReplayResult result;
   GError *error = NULL;
 
-  if (level->digest_row != NULL)
-    run->digest = level->digest_row (run->session, 0);
+  run->digest = digest_of (run);
   replay_result_init (&result, run);
   g_autoptr (LmtReport) report = replay_report_new (run, &result);
   g_autofree char *csv = cli_replay_csv (&result);
   if (!write_files (run, &result, report, csv, &error))
     told (&error, exit_code);
-  if (run->n_files > 1)
+  if (run->n_runs > 1)
     gather (run, report, csv, all);
   else if (!show_single (run, report, csv, *exit_code, &error))
     told (&error, exit_code);
@@ -496,6 +566,12 @@ begin (const LmtCommandContext *context, GPtrArray *files, GPtrArray *runs, GErr
   return g_steal_pointer (&places);
 }
 
+static gboolean
+context_merges (const LmtCommandContext *context)
+{
+  return ((const ReplayConfig *)context->config)->merge != 0;
+}
+
 static int
 replay_all (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArray *files, const Tolerance *tolerance,
             int exit_code, GError **error)
@@ -507,7 +583,7 @@ replay_all (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArra
   Report all = { text, metrics, csv, FALSE };
   GError *local = NULL;
 
-  for (guint i = 0; i < files->len; i++)
+  for (guint i = 0; i < (context_merges (context) ? 1 : files->len); i++)
     {
       ReplayRun *run = run_new (context, prepared, files, i, error);
       if (run == NULL)
@@ -524,7 +600,7 @@ replay_all (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArra
       run->places = places;
       run_one (run, tolerance, &all, &exit_code);
     }
-  if (files->len > 1 && !show_all (context, &all, exit_code, &local))
+  if (runs->len > 1 && !show_all (context, &all, exit_code, &local))
     told (&local, &exit_code);
   if (!replay_places_close (places, &local))
     told (&local, &exit_code);

@@ -63,6 +63,8 @@ struct _LmtReplay
 
   /* the run that is under way */
   LmtReader *reader;
+  const LmtReplaySource *source; /* (nullable) */
+  guint64 round_records;         /* number of the last record of this round */
   gpointer session;
   const LmtReplayPlan *plan;
   guint64 base;       /* records of earlier rounds */
@@ -667,6 +669,49 @@ replay_one (LmtReplay *replay, LmtPacer *pacer, const LmtRecord *record)
   return TRUE;
 }
 
+/* -------- where records come from -------- */
+
+void
+lmt_replay_set_source (LmtReplay *replay, const LmtReplaySource *source)
+{
+  replay->source = source;
+}
+
+static inline LmtReadResult
+next_record (LmtReplay *replay, LmtRecord *record)
+{
+  return replay->source != NULL ? replay->source->next (replay->source->data, record) : lmt_reader_next (replay->reader, record);
+}
+
+static guint64
+count_malformed (LmtReplay *replay)
+{
+  return replay->source != NULL ? replay->source->malformed (replay->source->data)
+                                : lmt_reader_get_stats (replay->reader)->malformed;
+}
+
+static gboolean
+finish_source (LmtReplay *replay, GError **error)
+{
+  return replay->source != NULL ? replay->source->finish (replay->source->data, error)
+                                : lmt_reader_finish (replay->reader, error);
+}
+
+static gboolean
+rewind_source (LmtReplay *replay, GError **error)
+{
+  return replay->source != NULL ? replay->source->rewind (replay->source->data, error)
+                                : lmt_reader_rewind (replay->reader, error);
+}
+
+static gboolean
+may_count_on (LmtReplay *replay)
+{
+  if (replay->source != NULL)
+    return replay->source->can_rewind != 0;
+  return lmt_reader_is_seekable (replay->reader) && lmt_reader_get_size (replay->reader) <= COUNT_ON_BYTES;
+}
+
 /* -------- a file -------- */
 
 /* Reads on without a call, to say how much was not reached. Not from a pipe, which may never end. */
@@ -677,9 +722,9 @@ count_rest (LmtReplay *replay)
   guint64 room = replay->plan->limit > 0 ? replay->plan->limit - MIN (replay->dispatched, replay->plan->limit) : G_MAXUINT64;
   guint64 n = replay->totals.not_reached;
 
-  if (!lmt_reader_is_seekable (replay->reader) || lmt_reader_get_size (replay->reader) > COUNT_ON_BYTES)
+  if (!may_count_on (replay))
     return;
-  while (n < room && !is_interrupted (replay, 2) && lmt_reader_next (replay->reader, &record) == LMT_READ_RECORD)
+  while (n < room && !is_interrupted (replay, 2) && next_record (replay, &record) == LMT_READ_RECORD)
     n += passes (replay, &record);
   replay->totals.not_reached = n;
 }
@@ -700,8 +745,9 @@ run_round (LmtReplay *replay, LmtPacer *pacer)
         }
       if (is_interrupted (replay, 1))
         break;
-      if (lmt_reader_next (replay->reader, &record) != LMT_READ_RECORD)
+      if (next_record (replay, &record) != LMT_READ_RECORD)
         return TRUE;
+      replay->round_records = record.number;
       if (!passes (replay, &record))
         replay->totals.left_out++;
       else if (!replay_one (replay, pacer, &record))
@@ -726,15 +772,15 @@ run_rounds (LmtReplay *replay, LmtPacer *pacer, GError **error)
 
       /* The same frames are malformed in each round: they are counted once. */
       if (round == 0)
-        replay->totals.malformed += lmt_reader_get_stats (replay->reader)->malformed;
-      if (!lmt_reader_finish (replay->reader, error))
+        replay->totals.malformed += count_malformed (replay);
+      if (!finish_source (replay, error))
         return FALSE;
       if (!goes_on || round + 1 >= rounds)
         return TRUE;
-      replay->base += lmt_reader_get_stats (replay->reader)->records;
+      replay->base += replay->round_records;
       if (replay->base == 0)
         return TRUE; /* nothing in it: going round would never end */
-      if (!lmt_reader_rewind (replay->reader, error))
+      if (!rewind_source (replay, error))
         return FALSE;
       lmt_pacer_next_round (pacer);
     }
@@ -752,7 +798,7 @@ lmt_replay_run (LmtReplay *replay, LmtReader *reader, gpointer session, const Lm
   replay->reader = reader;
   replay->session = session;
   replay->plan = plan;
-  replay->base = replay->dispatched = replay->current = 0;
+  replay->base = replay->dispatched = replay->current = replay->round_records = 0;
   replay->span_s = 0.0;
   origin_ns = lmt_clock_now (plan->clock);
   if (replay->totals.origin_ns == 0)
@@ -766,6 +812,7 @@ lmt_replay_run (LmtReplay *replay, LmtReader *reader, gpointer session, const Lm
     replay->level->finish (session, replay->totals.interrupted);
   end_pending (replay);
   replay->plan = NULL;
+  replay->source = NULL;
   replay->reader = NULL;
   replay->session = NULL;
   return ok;

@@ -438,6 +438,29 @@ def several_files(folder):
 
 
 @test
+def merged_files(folder):
+    wall = 1758400000.0
+    a = write(os.path.join(folder, "a.lct"), header(), *[record(t, "demo.Service.call", {"do": "ok"}, wall + t) for t in (0.0, 0.2, 0.4)])
+    b = write(os.path.join(folder, "b.lct"), header(),
+              *[record(t, "demo.Service.other", {"do": do}, wall + w) for t, w, do in ((0, 0.1, "ok"), (1, 0.05, "undecodable"),
+                                                                                     (2, 0.3, "ok"))], b"\0\0\0\1\xc1")
+    path = os.path.join(folder, "r.jsonl")
+    r = run(folder, a, b, "--merge", "--jsonl-out", path, "--format", "json", "--demo-row", "x")
+    equal(r.code, 0, repr(r))
+    got = [(line["n"], line["qualname"].split(".")[-1], round(line["t_mono_s"], 3)) for line in map(json.loads, open(path))]
+    equal(got, [(1, "call", 0.0), (2, "other", 0.1), (3, "other", 0.1), (4, "call", 0.2), (5, "other", 0.3), (6, "call", 0.4)])
+    overall = r.json["metrics"]["overall"]
+    equal([overall["n"], overall["malformed"], overall["digest"]], [6, 1, "x"])
+    true(0.35 <= overall["duration"] < 5, overall)
+    contains(r.errors, "1 records step back")
+    contains(r.errors, b + ": record 2 at offset ")
+    r = run(folder, a, b, "--merge", "--loop", "2", "--speed", "0", "--format", "json")
+    equal(r.json["metrics"]["overall"]["n"], 12)
+    equal(run(folder, a, b, "--merge", "--strict").code, 1)
+    refused(run(folder, a, b, "--merge", "--time", "50%.."))
+
+
+@test
 def zero_records(folder):
     for parts in ([], [b"\0\0\0\1\xc1"]):
         r = run(folder, trace(folder, *parts), "--json", "--format", "json")
