@@ -74,12 +74,11 @@ sm_dtype_bytes (const char *name, gsize len)
   while (low < high)
     {
       guint mid = (low + high) / 2;
-      int order = strncmp (dtypes[mid].name, name, len);
-      if (order == 0 && dtypes[mid].name[len] != '\0')
-        order = 1;
-      if (order == 0)
-        return memchr (name, '\0', len) != NULL ? 0 : dtypes[mid].bytes;
-      if (order < 0)
+      gsize known = strlen (dtypes[mid].name);
+      int order = memcmp (dtypes[mid].name, name, MIN (known, len));
+      if (order == 0 && known == len)
+        return dtypes[mid].bytes;
+      if (order < 0 || (order == 0 && known < len))
         low = mid + 1;
       else
         high = mid;

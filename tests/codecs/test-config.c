@@ -326,6 +326,7 @@ test_warnings (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (StorageConfig) config = setup_config (&setup, argv, NULL, &error);
   g_assert_no_error (error);
+  g_assert_nonnull (config);
   g_assert_cmpuint (lmt_warnings_count (setup.warnings, NULL), ==, 1); /* --trace-output */
   lmt_options_warn_no_effect (setup.options, setup.warnings);
   g_assert_cmpuint (lmt_warnings_count (setup.warnings, NULL), ==,

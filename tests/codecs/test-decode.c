@@ -4,10 +4,10 @@
 
 #include "oracle.h"
 
+#ifndef LMT_TEST_SANITIZED
 static gboolean counting;
 static guint64 n_allocations;
 
-#ifndef LMT_TEST_SANITIZED
 extern void *__libc_malloc (size_t);
 extern void *__libc_calloc (size_t, size_t);
 extern void *__libc_realloc (void *, size_t);
