@@ -243,7 +243,7 @@ look (Fs *fs, LmtL2Io *io, guint64 wanted)
       io->code = LMT_L2_IO;
       io->os_error = S_ISDIR (st.st_mode) ? EISDIR : EEXIST;
       atomic_fetch_add (&fs->errors[io->os_error], 1);
-      fs_say (fs, "no file", "fs: %s/%s: is %s", fs->path, io->key->file, kind_of_file (st.st_mode));
+      fs_say (fs, "store over no file", "fs: %s/%s: is %s", fs->path, io->key->file, kind_of_file (st.st_mode));
       return -1;
     }
   return fs_size_fits (fs, (guint64)st.st_size, wanted) ? 1 : 2;
@@ -375,10 +375,10 @@ store (Fs *fs, FsWorker *worker, LmtL2Io *io)
     error = fill_temp (fs, worker, io, &temp, &what);
   if (error == 0)
     publish (fs, io, &temp, there == 2);
-  else if (error == ENOENT && fs_dir_vanished (fs))
+  else if (temp.fd < 0 && fs_dir_vanished (fs)) /* which error that gives is the file system's choice */
     {
       io->code = LMT_L2_IO;
-      io->os_error = error;
+      io->os_error = ENOENT;
       atomic_fetch_add (&fs->errors[ENOENT], 1);
     }
   else

@@ -71,8 +71,8 @@ look_again (Fs *fs)
 gboolean
 fs_dir_vanished (Fs *fs)
 {
-  struct stat st;
-  if (fstat (fs->dir, &st) == 0 && st.st_nlink > 0)
+  struct stat st, tmp;
+  if (fstat (fs->dir, &st) == 0 && st.st_nlink > 0 && fstat (fs->tmp_dir, &tmp) == 0 && tmp.st_nlink > 0)
     return FALSE;
   fs_say (fs, "directory", "fs: %s: the directory is gone", fs->path);
   pthread_mutex_lock (&fs->dir_mutex);
