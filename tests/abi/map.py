@@ -59,8 +59,9 @@ def say(number, what, wrong):
 
 def main():
     if sys.argv[1] == "--write":
+        headers = [header for header in sys.argv[3:] if not header.endswith("-private.h")]
         with open(sys.argv[2], "w", encoding="utf-8") as file:
-            file.write(HEAD + "".join(f"    {name};\n" for name in sorted(declared(sys.argv[3:]))) + "  local:\n    *;\n};\n")
+            file.write(HEAD + "".join(f"    {name};\n" for name in sorted(declared(headers))) + "  local:\n    *;\n};\n")
         return 0
     path, library, *headers = sys.argv[1:]
     in_headers, in_map, in_library = declared(headers), mapped(path), exported(library)

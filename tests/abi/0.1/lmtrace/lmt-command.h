@@ -52,6 +52,8 @@ typedef struct
   guint32 min_operands;
   guint32 max_operands; /* 0: none, G_MAXUINT32: any */
   const char *more_text; /* (nullable): paragraphs behind the options of --help and in the man page */
+  guint32 checks_output; /* the command calls lmt_output_check() itself: it makes folders the output may lie in */
+  guint32 reserved;
 } LmtCommandOps;
 
 /* What prepare() left for run(), or NULL. It belongs to the caller, who frees it by prepared_free() after run(). */

@@ -59,6 +59,9 @@ void lmt_key_table_free (LmtKeyTable *table);
 /* (transfer full): a reference on the one entry of these fields. Copies what it needs. The fields must pass
  * lmt_key_fields_check(). */
 LmtKey *lmt_key_table_intern (LmtKeyTable *table, const LmtKeyFields *fields);
+/* As lmt_key_table_intern() on each of the list in turn, but memory is asked for ahead: several times faster where the table is larger
+ * than the processor's caches. Equal pointers in `model` count as equal names without a look. @keys: (out) n of them (transfer full) */
+void lmt_key_table_intern_many (LmtKeyTable *table, const LmtKeyFields *fields, guint n, LmtKey **keys);
 /* (transfer none) (nullable) */
 LmtKey *lmt_key_table_lookup (LmtKeyTable *table, const LmtKeyFields *fields);
 LmtKey *lmt_key_table_get (LmtKeyTable *table, guint32 id);
