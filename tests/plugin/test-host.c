@@ -316,6 +316,23 @@ test_refused_by_name (void)
   drop_scratch ();
 }
 
+static void
+test_unload (void)
+{
+  LmtRegistry *registry = new_registry ();
+  g_autoptr (GError) error = NULL;
+  g_autofree char *path = g_build_filename (bad_dir, "lmt-cmd-echo.so", NULL);
+
+  g_unsetenv ("LMT_TEST_UNLOADED");
+  g_assert_true (lmt_registry_load_file (registry, path, &error));
+  g_assert_null (g_getenv ("LMT_TEST_UNLOADED"));
+  lmt_registry_unload (registry);
+  g_assert_cmpstr (g_getenv ("LMT_TEST_UNLOADED"), ==, "once");
+  g_assert_null (lmt_registry_get_command (registry, "echo", NULL));
+  g_object_unref (registry);
+  g_assert_cmpstr (g_getenv ("LMT_TEST_UNLOADED"), ==, "once");
+}
+
 int
 main (int argc, char **argv)
 {
@@ -336,5 +353,6 @@ main (int argc, char **argv)
   g_test_add_func ("/host/names-and-shadows", test_names_and_shadows);
   g_test_add_func ("/host/lazy", test_lazy);
   g_test_add_func ("/host/refused-by-name", test_refused_by_name);
+  g_test_add_func ("/host/unload", test_unload);
   return g_test_run ();
 }
