@@ -397,7 +397,7 @@ take_state (StorageSession *session)
   end.n_anomalies = STORAGE_N_ANOMALIES;
   if (!storage_state_finish (session->state, &end, &session->outcome_digest, &error))
     {
-      say (session, "state-out", "--state-out: %s", error->message);
+      say (session, "state-out", "%s", error->message);
       session->failed = TRUE;
     }
 }

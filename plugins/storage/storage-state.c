@@ -26,7 +26,7 @@ struct _StorageState
 static void
 state_failed (GError **error, const char *path, int number)
 {
-  g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot write: %s", path, g_strerror (number));
+  g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "--state-out: %s: cannot write: %s", path, g_strerror (number));
 }
 
 StorageState *

@@ -63,17 +63,21 @@ def key(n):
 LAYOUT = tagged("MemoryLayoutDesc", {"shapes": [[2, 1, 16, 64]], "dtypes": ["torch.bfloat16"]})
 
 
-def cycle(t, keys, step):
-    """The six calls of a request: reserve, finish, prefetch, enter, exit, finish of the read; times go on by step."""
+def calls(keys):
+    """The six calls of a request: reserve, finish, prefetch, enter, exit, finish of the read."""
     spec = tagged("PrefetchTaskSpec", {
         "key_groups": [tagged("GroupedObjectKeys", {"keys": keys, "object_group_id": 0, "layout_desc": LAYOUT,
                                                     "sliding_window_size": -1})],
         "num_kv_readers": 1, "fetching_policy": "prefix", "lock_mode": tagged("PrefetchLockMode", "LOCK")})
-    calls = (("reserve_write", {"keys": keys, "layout_desc": LAYOUT}), ("finish_write", {"keys": keys}),
-             ("submit_prefetch_task", {"spec": spec, "external_request_id": "r", "skip_l2": False}),
-             ("read_prefetched_results.__enter__", {"keys": keys}), ("read_prefetched_results.__exit__", {"keys": keys}),
-             ("finish_read_prefetched", {"keys": keys, "read_locks": 1}))
-    return b"".join(record(t + i * step, op, args) for i, (op, args) in enumerate(calls))
+    return (("reserve_write", {"keys": keys, "layout_desc": LAYOUT}), ("finish_write", {"keys": keys}),
+            ("submit_prefetch_task", {"spec": spec, "external_request_id": "r", "skip_l2": False}),
+            ("read_prefetched_results.__enter__", {"keys": keys}), ("read_prefetched_results.__exit__", {"keys": keys}),
+            ("finish_read_prefetched", {"keys": keys, "read_locks": 1}))
+
+
+def cycle(t, keys, step):
+    """The calls of a request; times go on by step."""
+    return b"".join(record(t + i * step, op, args) for i, (op, args) in enumerate(calls(keys)))
 
 
 def write_cycles(path, cycles, keys_each, rate=0.0):
