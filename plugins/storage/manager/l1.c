@@ -436,6 +436,9 @@ sm_l1_delete (LmtSm *sm, LmtKey *const *keys, guint n, gboolean force, guint32 p
     {
       SmKeyState *state = sm_state (sm, keys[i]);
 
+      if (i + 8 < n)
+        __builtin_prefetch (sm_state (sm, keys[i + 8]), 1);
+
       repeated |= state->mark >= base;
       state->mark = base + i;
       codes[i] = delete_one (sm, keys[i], force);
