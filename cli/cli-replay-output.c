@@ -578,6 +578,7 @@ replay_write_pacing (LmtJsonWriter *json, const CliReplayResult *result)
   lmt_json_writer_begin_object (json);
   lmt_json_writer_key (json, "clock");
   lmt_json_writer_string (json, replay_clock_word (result));
+  replay_write_double (json, "late_percent", 100.0 * replay_late_share (result));
   replay_write_double (json, "late_share", replay_late_share (result));
   replay_write_double (json, "recorded_span_s", result->recorded_span_s);
   replay_write_double (json, "speed", result->speed);

@@ -77,32 +77,29 @@ check_file (ReplayPlaces *places, const char *flag, const char *path, GError **e
   return check_target (flag, path, error) && make_folder (places, flag, parent, error) && check_writable (flag, parent, error);
 }
 
-/* A file that is written as the run goes. What stands in it stays until the run is sure to begin. */
-static FILE *
-open_stream (ReplayPlaces *places, const char *flag, const char *path, GError **error)
+/* A file that is written as the run goes. What stands in it stays until the run is sure to begin: only the descriptor is taken.
+ */
+static gboolean
+open_place (ReplayPlaces *places, ReplayStream *stream, const char *flag, const char *path, GError **error)
 {
+  stream->flag = flag;
+  stream->path = path;
+  if (path == NULL)
+    return TRUE;
   if (strcmp (path, "-") == 0)
-    return stdout;
+    {
+      stream->file = stdout;
+      return TRUE;
+    }
   g_autofree char *parent = g_path_get_dirname (path);
   if (!check_target (flag, path, error) || !make_folder (places, flag, parent, error))
-    return NULL;
-  int fd = open (path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd >= 0)
+    return FALSE;
+  stream->fd = open (path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (stream->fd >= 0)
     remember (places, path);
   else if (errno == EEXIST)
-    fd = open (path, O_WRONLY | O_CLOEXEC);
-  if (fd < 0)
-    {
-      fail (error, flag, path, "cannot write", errno);
-      return NULL;
-    }
-  FILE *stream = fdopen (fd, "w");
-  if (stream == NULL)
-    {
-      fail (error, flag, path, "cannot write", errno);
-      close (fd);
-    }
-  return stream;
+    stream->fd = open (path, O_WRONLY | O_CLOEXEC);
+  return stream->fd >= 0 ? TRUE : fail (error, flag, path, "cannot write", errno);
 }
 
 char *
@@ -167,11 +164,8 @@ open_all (ReplayPlaces *places, const LmtCommandContext *context, const ReplayCo
     return FALSE;
   if (!lmt_output_check (context->output, error))
     return FALSE;
-  if (config->jsonl_out != NULL && (places->jsonl = open_stream (places, "--jsonl-out", config->jsonl_out, error)) == NULL)
-    return FALSE;
-  if (config->stats_out != NULL && (places->stats = open_stream (places, "--stats-out", config->stats_out, error)) == NULL)
-    return FALSE;
-  return TRUE;
+  return open_place (places, &places->jsonl, "--jsonl-out", config->jsonl_out, error)
+         && open_place (places, &places->stats, "--stats-out", config->stats_out, error);
 }
 
 ReplayPlaces *
@@ -181,6 +175,7 @@ replay_places_open (const LmtCommandContext *context, const ReplayConfig *config
     return NULL;
   ReplayPlaces *places = g_new0 (ReplayPlaces, 1);
   places->made = g_ptr_array_new_with_free_func (g_free);
+  places->jsonl.fd = places->stats.fd = -1;
   if (open_all (places, context, config, error))
     return places;
   replay_places_undo (places);
@@ -189,20 +184,24 @@ replay_places_open (const LmtCommandContext *context, const ReplayConfig *config
 }
 
 static gboolean
-cut (FILE *stream, const char *flag, GError **error)
+begin_stream (ReplayStream *stream, GError **error)
 {
   struct stat info;
-  if (stream == NULL || stream == stdout || fstat (fileno (stream), &info) != 0 || !S_ISREG (info.st_mode))
+  if (stream->fd < 0)
     return TRUE;
-  if (ftruncate (fileno (stream), 0) == 0)
-    return TRUE;
-  return fail (error, flag, "the file", "cannot be emptied", errno);
+  if (fstat (stream->fd, &info) == 0 && S_ISREG (info.st_mode) && ftruncate (stream->fd, 0) != 0)
+    return fail (error, stream->flag, stream->path, "cannot be emptied", errno);
+  stream->file = lmt_output_open_stream (stream->fd, stream->path);
+  if (stream->file == NULL)
+    return fail (error, stream->flag, stream->path, "cannot write", errno);
+  stream->fd = -1;
+  return TRUE;
 }
 
 gboolean
 replay_places_commit (ReplayPlaces *places, GError **error)
 {
-  return cut (places->jsonl, "--jsonl-out", error) && cut (places->stats, "--stats-out", error);
+  return begin_stream (&places->jsonl, error) && begin_stream (&places->stats, error);
 }
 
 void
@@ -217,35 +216,46 @@ replay_places_undo (ReplayPlaces *places)
   g_ptr_array_set_size (places->made, 0);
 }
 
-static gboolean
-close_stream (FILE **stream, const char *flag, GError **error)
+void
+replay_stream_write (ReplayStream *stream, const char *data, gsize len)
 {
-  FILE *file = *stream;
-  *stream = NULL;
+  if (stream->code == 0 && fwrite (data, 1, len, stream->file) != len)
+    stream->code = errno != 0 ? errno : EIO;
+}
+
+void
+replay_stream_flush (ReplayStream *stream)
+{
+  if (stream->file != NULL && stream->code == 0 && fflush (stream->file) != 0)
+    stream->code = errno != 0 ? errno : EIO;
+}
+
+static gboolean
+close_stream (ReplayStream *stream, GError **error)
+{
+  FILE *file = stream->file;
+  stream->file = NULL;
+  if (stream->fd >= 0)
+    close (stream->fd); /* never begun */
+  stream->fd = -1;
   if (file == NULL)
     return TRUE;
-  if (file == stdout)
-    {
-      /* a closed stdout ends quietly */
-      if (fflush (stdout) == 0 || errno == EPIPE)
-        return TRUE;
-      return fail (error, flag, "stdout", "cannot write", errno);
-    }
-  gboolean bad = ferror (file) != 0;
-  int code = errno;
-  if (fclose (file) == 0 && !bad)
+  stream->file = file;
+  replay_stream_flush (stream);
+  stream->file = NULL;
+  if (file != stdout && fclose (file) != 0 && stream->code == 0)
+    stream->code = errno;
+  /* a closed stdout ends quietly */
+  if (stream->code == 0 || (file == stdout && stream->code == EPIPE))
     return TRUE;
-  return fail (error, flag, "the file", "cannot write", bad ? code : errno);
+  return fail (error, stream->flag, stream->path, "cannot write", stream->code);
 }
 
 gboolean
 replay_places_close (ReplayPlaces *places, GError **error)
 {
-  g_autoptr (GError) second = NULL;
-  gboolean ok = close_stream (&places->jsonl, "--jsonl-out", error);
-  if (close_stream (&places->stats, "--stats-out", ok ? error : &second))
-    return ok;
-  return FALSE;
+  gboolean good = close_stream (&places->jsonl, error);
+  return close_stream (&places->stats, good ? error : NULL) && good;
 }
 
 void

@@ -26,11 +26,11 @@ on_line (const LmtReplayLine *loop_line, gpointer data)
       if (!lmt_output_stdout (run->line->str, (gssize)run->line->len, NULL))
         run->stdout_gone = TRUE;
     }
-  if (run->places->jsonl != NULL)
+  if (run->places->jsonl.file != NULL)
     {
       g_string_truncate (run->line, 0);
       cli_replay_append_jsonl (run->line, &line, run->compat);
-      fwrite (run->line->str, 1, run->line->len, run->places->jsonl);
+      replay_stream_write (&run->places->jsonl, run->line->str, run->line->len);
     }
 }
 
@@ -152,8 +152,8 @@ write_stats (ReplayRun *run, guint64 done, gint64 lag_ns, gint64 now)
   lmt_json_writer_end_object (json);
   lmt_json_writer_free (json);
   g_string_append_c (out, '\n');
-  fwrite (out->str, 1, out->len, run->places->stats);
-  fflush (run->places->stats);
+  replay_stream_write (&run->places->stats, out->str, out->len);
+  replay_stream_flush (&run->places->stats);
 }
 
 static void
@@ -169,7 +169,7 @@ on_progress (LmtReplay *replay, LmtReader *reader, guint64 done, gint64 lag_ns, 
       run->tables_shown = *run->context->table_requests;
       show_interim_table (run);
     }
-  if (run->places->stats != NULL && now >= run->stats_next_ns)
+  if (run->places->stats.file != NULL && now >= run->stats_next_ns)
     {
       gint64 interval = run->config->interval_ns > 0 ? run->config->interval_ns : DEFAULT_INTERVAL_NS;
       while (run->stats_next_ns <= now)
@@ -177,8 +177,7 @@ on_progress (LmtReplay *replay, LmtReader *reader, guint64 done, gint64 lag_ns, 
       write_stats (run, done, lag_ns, now);
     }
   /* What was said so far should be readable by whoever follows it. */
-  if (run->places->jsonl != NULL)
-    fflush (run->places->jsonl);
+  replay_stream_flush (&run->places->jsonl);
 }
 
 void
@@ -201,7 +200,7 @@ replay_watch_attach (ReplayRun *run)
     }
   lmt_replay_set_fault_func (run->replay, on_record_fault, run);
   lmt_replay_set_progress (run->replay, on_progress, run);
-  if (run->config->verbose || run->places->jsonl != NULL)
+  if (run->config->verbose || run->places->jsonl.file != NULL)
     lmt_replay_set_sink (run->replay, on_line, run);
 }
 
@@ -209,7 +208,7 @@ void
 replay_watch_detach (ReplayRun *run)
 {
   /* The last figures, however short the run was. */
-  if (run->places->stats != NULL)
+  if (run->places->stats.file != NULL)
     write_stats (run, lmt_replay_get_totals (run->replay)->records, 0, lmt_clock_now (run->env.clock));
   g_clear_pointer (&run->progress, cli_progress_free);
   for (guint i = 0; i < run->files->len; i++)

@@ -103,16 +103,31 @@ GPtrArray *replay_open_files (const LmtCommandContext *context, const ReplayConf
 gboolean replay_file_count (ReplayFile *file, const volatile gint *interrupts, GError **error);
 
 /**
+ * ReplayStream: a file that is written line by line.
+ * @file: from replay_places_commit() on; NULL: not asked for
+ */
+typedef struct
+{
+  const char *flag;
+  const char *path;
+  int fd;
+  int code; /* errno of the first write that failed; nothing is written behind it */
+  FILE *file;
+} ReplayStream;
+
+void replay_stream_write (ReplayStream *stream, const char *data, gsize len);
+void replay_stream_flush (ReplayStream *stream);
+
+/**
  * ReplayPlaces: where the run writes. Opened before the run; what was made is taken away again if the run is refused.
- * @jsonl, @stats: (nullable) open streams
  */
 typedef struct
 {
   char *dir;
   char *csv_path;     /* NULL: none */
   char *summary_path; /* NULL: none; `-`: stdout */
-  FILE *jsonl;
-  FILE *stats;
+  ReplayStream jsonl;
+  ReplayStream stats;
   GPtrArray *made; /* paths, in the order made */
 } ReplayPlaces;
 

@@ -187,6 +187,31 @@ output_write_special (const char *path, const char *data, gsize len, GError **er
   return output_fail (path, "cannot write", error);
 }
 
+/* Closes @fd in any case. */
+static gboolean
+output_write_and_close (int fd, const char *path, const char *data, gsize size)
+{
+  FILE *stream = lmt_output_is_packed (path) ? lmt_output_open_stream (fd, path) : NULL;
+  gboolean good;
+  int code;
+
+  if (stream != NULL)
+    {
+      good = fwrite (data, 1, size, stream) == size;
+      code = errno;
+      if (fclose (stream) != 0 && good)
+        return FALSE;
+      errno = code;
+      return good;
+    }
+  good = !lmt_output_is_packed (path) && output_write_all (fd, data, size);
+  code = errno;
+  if (close (fd) != 0 && good)
+    return FALSE;
+  errno = code;
+  return good;
+}
+
 gboolean
 lmt_output_write_file (const char *path, const char *data, gssize len, GError **error)
 {
@@ -210,14 +235,7 @@ lmt_output_write_file (const char *path, const char *data, gssize len, GError **
   const int fd = output_open_temporary (target, &temporary);
   if (fd >= 0)
     {
-      good = output_write_all (fd, data, size);
-      int code = errno;
-      if (close (fd) != 0 && good)
-        {
-          good = FALSE;
-          code = errno;
-        }
-      errno = code;
+      good = output_write_and_close (fd, path, data, size);
       if (good && rename (temporary, target) != 0)
         good = FALSE;
     }

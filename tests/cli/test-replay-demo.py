@@ -3,9 +3,12 @@
 """`lmtrace replay` with a level it has never heard of: order of work, outputs, exit codes (cli.md 3, 8)."""
 import json
 import os
+import shutil
+import signal
 import stat
 import subprocess
 import sys
+import time
 import gzip
 
 import lib
@@ -500,6 +503,27 @@ def print_config(folder):
 
 
 @test
+def packed_outputs(folder):
+    file = trace(folder, *[demo(0) for _ in range(3000)])
+    plain, gz, zst = (os.path.join(folder, "r.jsonl" + end) for end in ("", ".gz", ".zst"))
+    for path in (plain, gz, zst):
+        equal(run(folder, file, "--jsonl-out", path, "--compat", "lmcache").code, 0)
+    expected = [json.loads(line)["qualname"] for line in open(plain)]
+    equal([json.loads(line)["qualname"] for line in gzip.open(gz, "rt")], expected)
+    true(os.path.getsize(gz) < os.path.getsize(plain) / 5)
+    equal(open(zst, "rb").read(4), b"\x28\xb5\x2f\xfd")
+    if shutil.which("zstd"):
+        got = subprocess.run(["zstd", "-dcq", zst], stdout=subprocess.PIPE, check=True).stdout
+        equal([json.loads(line)["qualname"] for line in got.splitlines()], expected)
+    run(folder, file, "--json=" + os.path.join(folder, "s.json.gz"), "--output", os.path.join(folder, "t.txt.gz"))
+    equal(json.load(gzip.open(os.path.join(folder, "s.json.gz")))["ops"]["demo.Service.call"]["count"], 3000)
+    contains(gzip.open(os.path.join(folder, "t.txt.gz"), "rt").read(), "Trace Replay Result")
+    old = gzip.open(gz, "rt").read()
+    refused(run(folder, file, "--jsonl-out", gz, "--demo-fail-start"))
+    equal(gzip.open(gz, "rt").read(), old)
+
+
+@test
 def stats_out(folder):
     path = os.path.join(folder, "s.jsonl")
     r = run(folder, trace(folder, *[demo(i / 100) for i in range(50)]), "--interval", "100ms", "--stats-out", path)
@@ -507,6 +531,59 @@ def stats_out(folder):
     lines = [json.loads(line, parse_constant=lib.no_constant) for line in open(path)]
     true(len(lines) >= 3, lines)
     equal([lines[-1]["n"], lines[-1]["ok"], lines[-1]["total"]], [50, 50, 50])
+
+
+@test
+def follow(folder):
+    path = trace(folder, demo(0))
+    jsonl = os.path.join(folder, "r.jsonl")
+    process = lib.start("replay", path, "--follow", "--follow-idle", "700ms", "--jsonl-out", jsonl, "--no-csv", "--format", "json",
+                        "--output-dir", folder)
+    time.sleep(0.3)
+    with open(path, "ab") as f:
+        f.write(demo(0.001))
+        f.flush()
+        time.sleep(0.2)
+        half = demo(0.002)
+        f.write(half[:9])
+        f.flush()
+        time.sleep(0.2)
+        f.write(half[9:])
+    r = lib.end(process)
+    equal([r.code, r.json["metrics"]["overall"]["n"], r.err], [0, 3, b""], repr(r))
+    process = lib.start("replay", path, "--follow", "--no-csv", "--output-dir", folder)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    r = lib.end(process)
+    equal(r.code, 130, repr(r))
+    contains(r.text, "Records replayed:                                              3")
+
+
+@test
+def resync(folder):
+    good = [demo(i / 1000) for i in range(20)]
+    bad = bytearray(good[9])
+    bad[0:4] = b"\x00\x00\xff\xff"
+    path = trace(folder, *good[:9], bytes(bad), *good[10:])
+    n = lambda *args: run(folder, path, *args, "--format", "json").json["metrics"]
+    equal(n()["overall"]["n"], 9)
+    found = n("--resync")
+    equal(found["overall"]["n"], 19)
+    true(found["status"]["lost_bytes"] > 0, found["status"])
+
+
+@test
+def damaged_gzip(folder):
+    packed = gzip.compress(header() + b"".join(demo(i / 1000) for i in range(2000)))
+    short = write(os.path.join(folder, "short.lct.gz"), packed[:len(packed) // 2])
+    r = run(folder, short, "--speed", "0")
+    contains(r.errors, "compressed stream ends early")
+    contains(r.text, "Trace Replay Result")
+    true("truncated" not in r.errors, repr(r))
+    torn = bytearray(packed)
+    torn[len(torn) // 2] ^= 0x55
+    r = run(folder, write(os.path.join(folder, "torn.lct.gz"), bytes(torn)), "--speed", "0", "--format", "json")
+    equal([r.code, r.json["exit"], r.json["partial"]], [2, 2, True], repr(r))
 
 
 @test
@@ -523,6 +600,7 @@ def full_disk(folder):
         return
     r = run(folder, trace(folder, demo(0)), "--jsonl-out", "/dev/full")
     equal([r.code, len(lib.lines(r.errors))], [1, 1], repr(r))
+    contains(r.errors, "No space left")
     r = lmtrace("replay", trace(folder, demo(0)), "--no-csv", cwd=folder)
     with open("/dev/full", "wb") as full:
         done = subprocess.run([lib.LMTRACE, "replay", "a.lct", "--no-csv"], cwd=folder, stdout=full, stderr=subprocess.PIPE,
