@@ -55,6 +55,7 @@ add_status (StorageSession *session, LmtReport *report)
   const SmDriverFigures *driver = sm_driver_get_figures (session->driver);
   const SmCounters *counters = lmt_sm_get_counters (session->sm);
   const StorageLockFigures *locks = &session->lock_figures;
+  const SmDecodeNotes *notes = sm_decoder_get_notes (session->decoder);
   const Figure figures[] = {
     { "unsettled", "I/O waited for in vain", driver->unsettled },
     { "wrong_objects", "Loaded objects with wrong bytes", driver->mismatches },
@@ -71,7 +72,14 @@ add_status (StorageSession *session, LmtReport *report)
     { "takeovers", "Expired reservations taken over", counters->takeovers },
     { "expired_write_locks", "Expired write locks", counters->expired_write_locks },
     { "isolated_l1_dead", "Passes IsolatedLRU did not make", counters->isolated_l1_dead },
+    { "clamped_locks", "Lock counts clamped to 1..128", notes->clamped_locks },
+    { "unknown_arguments", "Arguments nobody knows", notes->unknown_arguments },
+    { "segmented_prefix", "SEGMENTED_PREFIX taken as PREFIX", notes->segmented_prefix },
+    { "undivided_rows", "Key lists no multiple of groups x ranks", notes->undivided_rows },
+    { "tag_filters", "Prefetches with memory tags", notes->tag_filters },
   };
+  const char *release = sm_decoder_guess_release (session->decoder, session->env->n_headers > 0 ? session->env->headers[0] : NULL);
+  g_autofree char *written_by = release != NULL ? g_strdup_printf ("LMCache %s (from content)", release) : NULL;
   LmtSection *section;
   LmtSection *json;
   guint64 sum = 0;
@@ -82,7 +90,8 @@ add_status (StorageSession *session, LmtReport *report)
     sum += session->anomalies[i];
   json = lmt_report_add_section (report, NULL, NULL, FALSE);
   add_anomalies_json (session, json);
-  lmt_section_add_bool (json, "tenants_told_apart", NULL, sm_decoder_get_notes (session->decoder)->salted_keys > 0);
+  lmt_section_add_bool (json, "tenants_told_apart", NULL, notes->salted_keys > 0);
+  lmt_section_add_string (json, "written_by", NULL, written_by);
   if (sum == 0)
     return;
   section = lmt_report_ensure_section (report, "status", "Status");
