@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage-call.h"
 
-#include "storage-codecs.h"
-#include "storage-keys.h"
-#include "storage-release.h"
+#include "storage-call-private.h"
 
 /* Lock counts of every release are clamped to this. */
 enum
@@ -11,65 +9,17 @@ enum
   MAX_LOCKS = 128
 };
 
-/* A layout of a group, out of group_layout_descs. */
-typedef struct
-{
-  guint32 group;
-  guint32 place; /* where it stood: of equal numbers the last one counts */
-  guint64 bytes;
-  LmtSpan value;
-} GroupLayout;
-
-struct _SmDecoder
-{
-  SmKeyReader reader;
-  SmDecodeNotes notes;
-  guint32 shapes;
-  LmtSpan request_id;
-  /* Prefetch. */
-  SmRow *rows;
-  guint32 *row_first; /* where a row's keys begin in the reader: its array may still move */
-  guint n_rows, max_rows, max_row_first;
-  LmtKey **grid; /* the flat list, row by row */
-  guint max_grid;
-  guint64 *cell_bytes;
-  guint max_cell_bytes;
-  guint32 *flat;
-  guint n_flat, max_flat;
-  gboolean has_flat;
-  GroupLayout *layouts;
-  guint n_layouts, max_layouts;
-  gint64 *windows;
-  guint max_windows;
-  char release[SM_RELEASE_BYTES];
-};
-
-/* Arguments of all calls. */
-enum
-{
-  ARG_KEYS,
-  ARG_LAYOUT,
-  ARG_MODE,
-  ARG_EXTRA,
-  ARG_LOCKS,
-  ARG_REQUEST_ID,
-  ARG_POLICY,
-  ARG_ATTN,
-  ARG_SKIP_L2,
-  ARG_SPEC,
-  N_ARGS
-};
 #define ARG(name_, what)                                                                                                         \
   {                                                                                                                              \
     name_, sizeof (name_) - 1, "argument " name_ " absent", "argument " name_ " is not " what                                    \
   }
-static const SmField arguments[N_ARGS] = {
+const SmField sm_arguments[N_ARGS] = {
   ARG ("keys", "an array"),          ARG ("layout_desc", "a MemoryLayoutDesc"), ARG ("mode", "a mode"),
   ARG ("extra_count", "an integer"), ARG ("read_locks", "an integer"),          ARG ("external_request_id", "a str"),
   ARG ("policy", "a TrimPolicy"),    ARG ("attn_desc", "an AttnWindowDesc"),    ARG ("skip_l2", "a bool"),
   ARG ("spec", "a prefetch spec"),
 };
-static const char *const argument_places[N_ARGS]
+const char *const sm_argument_places[N_ARGS]
     = { "args.keys",   "args.layout_desc", "args.mode",    "args.extra_count", "args.read_locks", "args.external_request_id",
         "args.policy", "args.attn_desc",   "args.skip_l2", "args.spec" };
 #define BIT(arg) (1u << (arg))
@@ -115,25 +65,13 @@ sm_decoder_free (SmDecoder *decoder)
   g_free (decoder);
 }
 
-/* Room for @need elements; only ever called with what was really read. */
-#define GROW(array, max, need)                                                                                                   \
-  G_STMT_START                                                                                                                   \
-  {                                                                                                                              \
-    if (G_UNLIKELY ((need) > (max)))                                                                                             \
-      {                                                                                                                          \
-        (max) = MAX ((need), (max)*2);                                                                                           \
-        (array) = g_realloc_n ((array), (max), sizeof *(array));                                                                 \
-      }                                                                                                                          \
-  }                                                                                                                              \
-  G_STMT_END
-
-static gboolean
-fault_argument (LmtFault *fault, guint arg, const LmtCursor *cursor, const char *expected)
+gboolean
+sm_fault_argument (LmtFault *fault, guint arg, const LmtCursor *cursor, const char *expected)
 {
   LmtType type = lmt_cursor_peek (cursor);
   fault->expected = expected;
   fault->found = sm_type_name (type);
-  return sm_fault (fault, type == LMT_TYPE_EXT ? "extension type" : arguments[arg].wrong_type, argument_places[arg]);
+  return sm_fault (fault, type == LMT_TYPE_EXT ? "extension type" : sm_arguments[arg].wrong_type, sm_argument_places[arg]);
 }
 
 /* Places of the arguments; of equal names the last one. */
@@ -151,7 +89,7 @@ find_arguments (SmDecoder *d, guint32 op, LmtSpan args, LmtSpan *found, guint *n
       guint arg = 0;
       if (!lmt_cursor_read_str (&cursor, &name))
         return sm_fault (fault, "argument name is not a str", "args");
-      while (arg < N_ARGS && !lmt_span_equal_str (name, arguments[arg].name, arguments[arg].len))
+      while (arg < N_ARGS && !lmt_span_equal_str (name, sm_arguments[arg].name, sm_arguments[arg].len))
         arg++;
       const guint8 *start = cursor.pos;
       if (arg == N_ARGS || (wanted & BIT (arg)) == 0)
@@ -165,39 +103,39 @@ find_arguments (SmDecoder *d, guint32 op, LmtSpan args, LmtSpan *found, guint *n
           continue;
         }
       if (!sm_key_reader_skip (&d->reader, &cursor))
-        return sm_fault (fault, "invalid msgpack", argument_places[arg]);
+        return sm_fault (fault, "invalid msgpack", sm_argument_places[arg]);
       found[arg] = (LmtSpan){ start, (gsize)(cursor.pos - start) };
     }
   return TRUE;
 }
 
-static gboolean
-argument_int (const LmtSpan *found, guint arg, gint64 *value, LmtFault *fault)
+gboolean
+sm_argument_int (const LmtSpan *found, guint arg, gint64 *value, LmtFault *fault)
 {
   LmtCursor cursor = sm_cursor (found[arg]);
   guint64 large;
   if (lmt_cursor_read_int (&cursor, value))
     return TRUE;
   if (!lmt_cursor_read_uint (&cursor, &large))
-    return fault_argument (fault, arg, &cursor, "integer");
+    return sm_fault_argument (fault, arg, &cursor, "integer");
   *value = G_MAXINT64;
   return TRUE;
 }
 
 /* The argument is a wrapper of @tag; its payload is read. */
-static gboolean
-argument_payload (const LmtSpan *found, guint arg, const char *tag, LmtCursor *payload, LmtFault *fault)
+gboolean
+sm_argument_payload (const LmtSpan *found, guint arg, const char *tag, LmtCursor *payload, LmtFault *fault)
 {
   LmtCursor cursor = sm_cursor (found[arg]);
   LmtSpan span;
-  if (!sm_expect_tag (&cursor, tag, &span, NULL, arguments[arg].wrong_type, fault))
-    return sm_fault (fault, fault->reason, argument_places[arg]);
+  if (!sm_expect_tag (&cursor, tag, &span, NULL, sm_arguments[arg].wrong_type, fault))
+    return sm_fault (fault, fault->reason, sm_argument_places[arg]);
   *payload = sm_cursor (span);
   return TRUE;
 }
 
-static guint32
-clamp_locks (SmDecoder *d, gint64 locks)
+guint32
+sm_clamp_locks (SmDecoder *d, gint64 locks)
 {
   if (locks >= 1 && locks <= MAX_LOCKS)
     return (guint32)locks;
@@ -205,14 +143,14 @@ clamp_locks (SmDecoder *d, gint64 locks)
   return locks < 1 ? 1 : MAX_LOCKS;
 }
 
-static gint64
-plus_one (gint64 n)
+gint64
+sm_plus_one (gint64 n)
 {
   return n < G_MAXINT64 ? n + 1 : n;
 }
 
-static void
-note_keys (SmDecoder *d, const SmKeyList *list)
+void
+sm_note_keys (SmDecoder *d, const SmKeyList *list)
 {
   d->notes.keys += list->n;
   d->notes.salted_keys += list->n_salted;
@@ -222,13 +160,13 @@ note_keys (SmDecoder *d, const SmKeyList *list)
     d->shapes |= SM_SHAPE_KEY_PLAIN;
 }
 
-static gboolean
-read_layout_argument (const LmtSpan *found, SmLayout *layout, LmtFault *fault)
+gboolean
+sm_argument_layout (const LmtSpan *found, SmLayout *layout, LmtFault *fault)
 {
   LmtCursor payload;
-  if (!argument_payload (found, ARG_LAYOUT, "MemoryLayoutDesc", &payload, fault))
+  if (!sm_argument_payload (found, ARG_LAYOUT, "MemoryLayoutDesc", &payload, fault))
     return FALSE;
-  return sm_read_layout (&payload, layout, fault) || sm_fault (fault, fault->reason, argument_places[ARG_LAYOUT]);
+  return sm_read_layout (&payload, layout, fault) || sm_fault (fault, fault->reason, sm_argument_places[ARG_LAYOUT]);
 }
 
 /* -------- calls with a plain list of keys -------- */
@@ -240,7 +178,7 @@ read_write_mode (const LmtSpan *found, guint32 *mode, LmtFault *fault)
   LmtSpan word;
   LmtCursor cursor = sm_cursor (found[ARG_MODE]);
   if (!lmt_cursor_read_str (&cursor, &word))
-    return fault_argument (fault, ARG_MODE, &cursor, "str");
+    return sm_fault_argument (fault, ARG_MODE, &cursor, "str");
   for (guint i = 0; i < G_N_ELEMENTS (words); i++)
     if (lmt_span_equal_str (word, words[i], strlen (words[i])))
       {
@@ -249,7 +187,7 @@ read_write_mode (const LmtSpan *found, guint32 *mode, LmtFault *fault)
       }
   fault->expected = "new, update or all";
   lmt_fault_set_detail (fault, (const char *)word.data, word.len);
-  return sm_fault (fault, "unknown write mode", argument_places[ARG_MODE]);
+  return sm_fault (fault, "unknown write mode", sm_argument_places[ARG_MODE]);
 }
 
 static gboolean
@@ -259,17 +197,17 @@ read_locks (SmDecoder *d, const LmtSpan *found, SmCall *call, LmtFault *fault)
   if (found[ARG_LOCKS].data != NULL)
     {
       d->shapes |= SM_SHAPE_FINISH_LOCKS;
-      if (!argument_int (found, ARG_LOCKS, &locks, fault))
+      if (!sm_argument_int (found, ARG_LOCKS, &locks, fault))
         return FALSE;
     }
   else if (found[ARG_EXTRA].data != NULL)
     {
       d->shapes |= SM_SHAPE_FINISH_EXTRA;
-      if (!argument_int (found, ARG_EXTRA, &locks, fault))
+      if (!sm_argument_int (found, ARG_EXTRA, &locks, fault))
         return FALSE;
-      locks = plus_one (locks);
+      locks = sm_plus_one (locks);
     }
-  call->readers = clamp_locks (d, locks);
+  call->readers = sm_clamp_locks (d, locks);
   return TRUE;
 }
 
@@ -280,10 +218,10 @@ decode_listed (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolean *missi
   if (found[ARG_KEYS].data == NULL)
     {
       *missing = TRUE;
-      return sm_fault (fault, arguments[ARG_KEYS].absent, "args");
+      return sm_fault (fault, sm_arguments[ARG_KEYS].absent, "args");
     }
-  fault->where = argument_places[ARG_KEYS];
-  if (!sm_key_reader_read (&d->reader, found[ARG_KEYS], "args.keys[%u]", arguments[ARG_KEYS].wrong_type, &list, fault))
+  fault->where = sm_argument_places[ARG_KEYS];
+  if (!sm_key_reader_read (&d->reader, found[ARG_KEYS], "args.keys[%u]", sm_arguments[ARG_KEYS].wrong_type, &list, fault))
     return FALSE;
   if (call->op == SM_OP_RESERVE_WRITE)
     {
@@ -291,9 +229,9 @@ decode_listed (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolean *missi
       if (found[ARG_LAYOUT].data == NULL)
         {
           *missing = TRUE;
-          return sm_fault (fault, arguments[ARG_LAYOUT].absent, "args");
+          return sm_fault (fault, sm_arguments[ARG_LAYOUT].absent, "args");
         }
-      if (!read_layout_argument (found, &layout, fault))
+      if (!sm_argument_layout (found, &layout, fault))
         return FALSE;
       if (found[ARG_MODE].data != NULL && !read_write_mode (found, &call->write_mode, fault))
         return FALSE;
@@ -304,500 +242,7 @@ decode_listed (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolean *missi
     return FALSE;
   call->keys = d->reader.keys + list.first;
   call->n_keys = list.n;
-  note_keys (d, &list);
-  return TRUE;
-}
-
-/* -------- prefetch in rows (0.5.6 and later) -------- */
-
-static gboolean
-read_row (SmDecoder *d, LmtCursor *cursor, guint32 index, LmtFault *fault)
-{
-  LmtSpan payload;
-  SmGroupedKeys grouped;
-  SmKeyList list;
-  fault->where = "args.spec.key_groups[%u]";
-  fault->index = index;
-  if (!sm_expect_tag (cursor, "GroupedObjectKeys", &payload, &d->reader, "key_groups holds something else than GroupedObjectKeys",
-                      fault))
-    return FALSE;
-  LmtCursor inner = sm_cursor (payload);
-  if (!sm_read_grouped_keys (&inner, &grouped, &d->reader, fault))
-    return FALSE;
-  if (!sm_key_reader_read (&d->reader, grouped.keys, "args.spec.key_groups[].keys[%u]", "GroupedObjectKeys.keys is not an array",
-                           &list, fault))
-    return FALSE;
-  if (index > 0 && d->rows[0].n != list.n)
-    {
-      fault->found_n = list.n;
-      fault->has_found_n = TRUE;
-      fault->found = "a row of length";
-      return sm_fault (fault, "key_groups of unequal length", NULL);
-    }
-  GROW (d->rows, d->max_rows, d->n_rows + 1);
-  GROW (d->row_first, d->max_row_first, d->n_rows + 1);
-  d->row_first[d->n_rows] = list.first;
-  d->rows[d->n_rows++]
-      = (SmRow){ .n = list.n, .group = grouped.group, .window = grouped.window, .object_bytes = grouped.layout.bytes };
-  note_keys (d, &list);
-  return TRUE;
-}
-
-/* Does the filter let our L1 (segment dram, residency local) pass? */
-static gboolean
-tags_allow_l1 (LmtSpan list)
-{
-  guint32 n;
-  LmtFault ignored = { 0 };
-  LmtCursor cursor = sm_cursor (list);
-  if (!sm_enter_array (&cursor, &n, NULL, "", &ignored))
-    return FALSE;
-  for (guint32 i = 0; i < n; i++)
-    {
-      LmtSpan payload;
-      SmTags tags;
-      if (!sm_expect_tag (&cursor, "MemoryTags", &payload, NULL, "", &ignored))
-        return FALSE;
-      LmtCursor inner = sm_cursor (payload);
-      if (sm_read_tags (&inner, &tags, &ignored) && tags.segment == 1 && tags.residency == 0)
-        return TRUE;
-    }
-  return FALSE;
-}
-
-static gboolean
-tags_are_empty (LmtSpan list)
-{
-  guint32 n = 0;
-  LmtFault ignored = { 0 };
-  LmtCursor cursor = sm_cursor (list);
-  return sm_enter_array (&cursor, &n, NULL, "", &ignored) && n == 0;
-}
-
-static gboolean
-decode_task_spec (SmDecoder *d, LmtSpan payload, SmCall *call, LmtFault *fault)
-{
-  SmTaskSpec spec;
-  guint32 n;
-  LmtCursor cursor = sm_cursor (payload);
-  if (!sm_read_task_spec (&cursor, &spec, &d->reader, fault))
-    return FALSE;
-  cursor = sm_cursor (spec.key_groups);
-  fault->where = "args.spec.key_groups";
-  if (!sm_enter_array (&cursor, &n, &d->reader, "PrefetchTaskSpec.key_groups has an unexpected type", fault))
-    return FALSE;
-  if (n == 0)
-    return sm_fault (fault, "PrefetchTaskSpec.key_groups is empty", NULL);
-  for (guint32 i = 0; i < n; i++)
-    if (!read_row (d, &cursor, i, fault))
-      return FALSE;
-  for (guint i = 0; i < d->n_rows; i++)
-    d->rows[i].keys = d->reader.keys + d->row_first[i];
-  call->readers = clamp_locks (d, spec.readers);
-  call->policy = spec.policy;
-  call->lock_mode = spec.lock_mode;
-  if (spec.l1_tags.len > 0)
-    call->look_l1 = tags_allow_l1 (spec.l1_tags);
-  if (spec.l2_tags.len > 0 && tags_are_empty (spec.l2_tags))
-    call->allow_l2 = FALSE;
-  d->notes.tag_filters += spec.l1_tags.len > 0 || spec.l2_tags.len > 0;
-  d->shapes |= spec.has_tags ? SM_SHAPE_T2 : SM_SHAPE_T1;
-  return TRUE;
-}
-
-/* -------- prefetch of a flat list (to 0.5.5) -------- */
-
-/* What a flat request says, whichever arguments said it. */
-typedef struct
-{
-  SmKeyList list;
-  SmAttn attn;
-  guint32 trim;
-  guint32 warm;
-  gint64 readers;
-  gboolean by_group; /* layouts by the group of the key: d->layouts; else @bytes for all */
-  guint64 bytes;
-} FlatRequest;
-
-static int
-compare_layouts (gconstpointer a, gconstpointer b)
-{
-  const GroupLayout *x = a, *y = b;
-  if (x->group != y->group)
-    return x->group < y->group ? -1 : 1;
-  return x->place < y->place ? -1 : x->place > y->place;
-}
-
-static gboolean
-read_group_number (LmtCursor *cursor, guint32 *group)
-{
-  LmtSpan text;
-  guint64 n = 0;
-  if (lmt_cursor_read_uint (cursor, &n))
-    {
-      *group = (guint32)n;
-      return n <= G_MAXUINT32;
-    }
-  if (!lmt_cursor_read_str (cursor, &text) || text.len == 0 || text.len > 10)
-    return FALSE;
-  for (gsize i = 0; i < text.len; i++)
-    {
-      if (!g_ascii_isdigit (text.data[i]))
-        return FALSE;
-      n = n * 10 + (text.data[i] - '0');
-    }
-  *group = (guint32)n;
-  return n <= G_MAXUINT32;
-}
-
-/* Places first: of equal numbers only the last one is decoded. */
-static gboolean
-find_group_layouts (SmDecoder *d, LmtSpan value, gboolean *sorted, LmtFault *fault)
-{
-  guint32 pairs;
-  LmtCursor cursor = sm_cursor (value);
-  d->n_layouts = 0;
-  *sorted = TRUE;
-  if (!lmt_cursor_read_map (&cursor, &pairs))
-    return sm_fault (fault, "PrefetchRequestSpec.group_layout_descs has an unexpected type", NULL);
-  for (guint32 i = 0; i < pairs; i++)
-    {
-      GroupLayout entry = { .place = i };
-      if (!read_group_number (&cursor, &entry.group))
-        return sm_fault (fault, "PrefetchRequestSpec.group_layout_descs has a key that is no group number", NULL);
-      if (!lmt_cursor_skip_span (&cursor, &entry.value))
-        return sm_fault (fault, "invalid msgpack", NULL);
-      *sorted = *sorted && (d->n_layouts == 0 || d->layouts[d->n_layouts - 1].group < entry.group);
-      GROW (d->layouts, d->max_layouts, d->n_layouts + 1);
-      d->layouts[d->n_layouts++] = entry;
-    }
-  return TRUE;
-}
-
-static gboolean
-read_group_layouts (SmDecoder *d, LmtSpan value, LmtFault *fault)
-{
-  gboolean sorted;
-  guint n = 0;
-  fault->where = "args.spec.group_layout_descs";
-  if (!find_group_layouts (d, value, &sorted, fault))
-    return FALSE;
-  if (!sorted)
-    qsort (d->layouts, d->n_layouts, sizeof *d->layouts, compare_layouts);
-  for (guint i = 0; i < d->n_layouts; i++)
-    {
-      GroupLayout entry = d->layouts[i];
-      LmtSpan payload;
-      SmLayout layout;
-      if (i + 1 < d->n_layouts && d->layouts[i + 1].group == entry.group)
-        continue;
-      LmtCursor cursor = sm_cursor (entry.value);
-      if (!sm_expect_tag (&cursor, "MemoryLayoutDesc", &payload, NULL,
-                          "group_layout_descs holds something else than MemoryLayoutDesc", fault))
-        return FALSE;
-      cursor = sm_cursor (payload);
-      if (!sm_read_layout (&cursor, &layout, fault))
-        return FALSE;
-      entry.bytes = layout.bytes;
-      d->layouts[n++] = entry;
-    }
-  d->n_layouts = n;
-  return TRUE;
-}
-
-static const GroupLayout *
-find_layout (const SmDecoder *d, guint32 group)
-{
-  guint low = 0, high = d->n_layouts;
-  while (low < high)
-    {
-      guint mid = (low + high) / 2;
-      if (d->layouts[mid].group <= group)
-        low = mid + 1;
-      else
-        high = mid;
-    }
-  return low > 0 && d->layouts[low - 1].group == group ? &d->layouts[low - 1] : NULL;
-}
-
-/* Windows and layouts of the groups 0 … n-1: each needs its layout. */
-static gboolean
-read_windows (SmDecoder *d, const FlatRequest *request, LmtFault *fault)
-{
-  LmtCursor cursor = sm_cursor (request->attn.windows);
-  for (guint32 g = 0; g < request->attn.n_windows; g++)
-    {
-      gint64 window = -1;
-      if (!lmt_cursor_read_int (&cursor, &window))
-        return sm_fault (fault, "AttnWindowDesc has an unexpected type", "args.spec.attn_desc");
-      if (request->by_group && find_layout (d, g) == NULL)
-        {
-          fault->has_found_n = TRUE;
-          fault->found_n = g;
-          fault->found = "none for group";
-          return sm_fault (fault, "group_layout_descs lacks a group", "args.spec.group_layout_descs");
-        }
-      GROW (d->windows, d->max_windows, g + 1);
-      d->windows[g] = window;
-    }
-  return TRUE;
-}
-
-/* The list as one row. Its cells may be of several groups, each with its own layout. */
-static gboolean
-make_one_row (SmDecoder *d, const FlatRequest *request, LmtFault *fault)
-{
-  guint32 n = request->list.n;
-  LmtKey **keys = d->reader.keys + request->list.first;
-  guint64 bytes = request->bytes;
-  gboolean mixed = FALSE;
-  if (request->by_group)
-    {
-      const GroupLayout *layout = d->n_layouts > 0 ? &d->layouts[0] : NULL;
-      GROW (d->cell_bytes, d->max_cell_bytes, n);
-      for (guint32 i = 0; i < n; i++)
-        {
-          if (layout == NULL || layout->group != keys[i]->fields.group)
-            layout = find_layout (d, keys[i]->fields.group);
-          if (layout == NULL)
-            {
-              fault->index = i;
-              return sm_fault (fault, "group_layout_descs lacks the group of a key", "args.spec.keys[%u]");
-            }
-          d->cell_bytes[i] = layout->bytes;
-          mixed |= layout->bytes != d->cell_bytes[0];
-        }
-      if (n > 0)
-        bytes = d->cell_bytes[0];
-      else if (layout != NULL)
-        bytes = layout->bytes;
-    }
-  GROW (d->rows, d->max_rows, 1);
-  GROW (d->flat, d->max_flat, n);
-  d->rows[0] = (SmRow){ .keys = keys,
-                        .cell_bytes = mixed ? d->cell_bytes : NULL,
-                        .object_bytes = bytes,
-                        .window = -1,
-                        .n = n,
-                        .group = n > 0 ? keys[0]->fields.group : 0 };
-  d->n_rows = 1;
-  for (guint32 i = 0; i < n; i++)
-    d->flat[i] = i;
-  return TRUE;
-}
-
-/* Index i of the list: chunk i / (G*W), group (i / W) mod G, rank i mod W (trace-format.md 7.1). */
-static void
-make_grid (SmDecoder *d, const FlatRequest *request, guint32 n_rows)
-{
-  guint32 n = request->list.n, columns = n / n_rows, world = (guint32)request->attn.world_size;
-  LmtKey **keys = d->reader.keys + request->list.first;
-  GROW (d->grid, d->max_grid, n);
-  GROW (d->flat, d->max_flat, n);
-  GROW (d->rows, d->max_rows, n_rows);
-  for (guint32 c = 0, i = 0; c < columns; c++)
-    for (guint32 r = 0; r < n_rows; r++, i++)
-      {
-        d->grid[r * columns + c] = keys[i];
-        d->flat[i] = r * columns + c;
-      }
-  for (guint32 r = 0; r < n_rows; r++)
-    {
-      guint32 group = r / world;
-      d->rows[r] = (SmRow){ .keys = d->grid + (gsize)r * columns,
-                            .object_bytes = request->by_group ? find_layout (d, group)->bytes : request->bytes,
-                            .window = d->windows[group],
-                            .n = columns,
-                            .group = group };
-    }
-  d->n_rows = n_rows;
-}
-
-static gboolean
-finish_flat (SmDecoder *d, FlatRequest *request, SmCall *call, LmtFault *fault)
-{
-  const SmAttn *attn = &request->attn;
-  guint32 n = request->list.n;
-  if (attn->is_map && !read_windows (d, request, fault))
-    return FALSE;
-  gboolean grid = attn->is_map && request->trim != SM_TRIM_SPARSE && n > 0 && attn->n_windows > 0;
-  if (grid)
-    {
-      guint64 n_rows = attn->world_size <= n && attn->n_windows <= n ? attn->n_windows * attn->world_size : G_MAXUINT64;
-      grid = n_rows <= n && n % n_rows == 0;
-      if (grid)
-        make_grid (d, request, (guint32)n_rows);
-      else
-        d->notes.undivided_rows++;
-    }
-  if (!grid && !make_one_row (d, request, fault))
-    return FALSE;
-  d->n_flat = n;
-  d->has_flat = TRUE;
-  d->notes.flat_requests++;
-  d->notes.segmented_prefix += request->trim == SM_TRIM_SEGMENTED_PREFIX;
-  call->policy = request->trim == SM_TRIM_SPARSE ? SM_POLICY_FULL : SM_POLICY_PREFIX;
-  call->lock_mode = request->warm ? SM_NO_LOCK : SM_LOCK;
-  call->look_l1 = !request->warm;
-  call->readers = clamp_locks (d, request->readers);
-  note_keys (d, &request->list);
-  return TRUE;
-}
-
-static gboolean
-decode_request_spec (SmDecoder *d, LmtSpan payload, SmCall *call, LmtFault *fault)
-{
-  SmRequestSpec spec;
-  FlatRequest request = { .by_group = FALSE };
-  LmtCursor cursor = sm_cursor (payload);
-  if (!sm_read_request_spec (&cursor, &spec, &d->reader, fault))
-    return FALSE;
-  fault->where = "args.spec.keys";
-  if (!sm_key_reader_read (&d->reader, spec.keys, "args.spec.keys[%u]", "PrefetchRequestSpec.keys is not an array", &request.list,
-                           fault))
-    return FALSE;
-  if (spec.group_layouts.data != NULL)
-    {
-      if (!read_group_layouts (d, spec.group_layouts, fault))
-        return FALSE;
-    }
-  else
-    {
-      GROW (d->layouts, d->max_layouts, 1);
-      d->layouts[0] = (GroupLayout){ .group = 0, .bytes = spec.layout.bytes };
-      d->n_layouts = 1;
-    }
-  request.by_group = TRUE;
-  request.attn = spec.attn;
-  request.trim = spec.trim;
-  request.warm = spec.warm;
-  request.readers = spec.readers;
-  if (spec.has_num_kv_readers)
-    d->shapes |= SM_SHAPE_R2;
-  else if (spec.has_extra_count)
-    d->shapes |= SM_SHAPE_R1;
-  return finish_flat (d, &request, call, fault);
-}
-
-static gboolean
-decode_flat_arguments (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolean *missing, LmtFault *fault)
-{
-  FlatRequest request = { .readers = 1, .attn = { .n_windows = 1, .world_size = 1 } };
-  SmLayout layout;
-  SmWord word;
-  LmtCursor payload;
-  if (found[ARG_KEYS].data == NULL || found[ARG_LAYOUT].data == NULL)
-    {
-      *missing = TRUE;
-      return sm_fault (fault, arguments[found[ARG_KEYS].data == NULL ? ARG_SPEC : ARG_LAYOUT].absent, "args");
-    }
-  fault->where = argument_places[ARG_KEYS];
-  if (!sm_key_reader_read (&d->reader, found[ARG_KEYS], "args.keys[%u]", arguments[ARG_KEYS].wrong_type, &request.list, fault)
-      || !read_layout_argument (found, &layout, fault))
-    return FALSE;
-  request.bytes = layout.bytes;
-  if (found[ARG_EXTRA].data != NULL)
-    {
-      if (!argument_int (found, ARG_EXTRA, &request.readers, fault))
-        return FALSE;
-      request.readers = plus_one (request.readers);
-    }
-  if (found[ARG_POLICY].data != NULL)
-    {
-      if (!argument_payload (found, ARG_POLICY, "TrimPolicy", &payload, fault))
-        return FALSE;
-      fault->where = argument_places[ARG_POLICY];
-      if (!sm_read_trim (&payload, &word, fault))
-        return FALSE;
-      request.trim = word.value;
-    }
-  if (found[ARG_MODE].data != NULL)
-    {
-      if (!argument_payload (found, ARG_MODE, "PrefetchMode", &payload, fault))
-        return FALSE;
-      fault->where = argument_places[ARG_MODE];
-      if (!sm_read_prefetch_mode (&payload, &word, fault))
-        return FALSE;
-      request.warm = word.value;
-    }
-  if (found[ARG_ATTN].data != NULL)
-    {
-      if (!argument_payload (found, ARG_ATTN, "AttnWindowDesc", &payload, fault))
-        return FALSE;
-      fault->where = argument_places[ARG_ATTN];
-      if (!sm_read_attn (&payload, &request.attn, fault))
-        return FALSE;
-      d->shapes |= SM_SHAPE_FLAT_ATTN;
-    }
-  else if (found[ARG_SKIP_L2].data != NULL)
-    d->shapes |= SM_SHAPE_FLAT_SKIP_L2;
-  else
-    d->shapes |= found[ARG_POLICY].data != NULL ? SM_SHAPE_FLAT_POLICY : SM_SHAPE_FLAT;
-  return finish_flat (d, &request, call, fault);
-}
-
-/* `spec` wins over the flat arguments; what they hold must still be decodable. */
-static gboolean
-check_unused (const LmtSpan *found, LmtFault *fault)
-{
-  for (guint arg = 0; arg < N_ARGS; arg++)
-    {
-      if (found[arg].data == NULL || arg == ARG_SPEC || arg == ARG_REQUEST_ID || arg == ARG_SKIP_L2)
-        continue;
-      LmtCursor cursor = sm_cursor (found[arg]);
-      if (!sm_check_ignored (&cursor, fault))
-        return sm_fault (fault, fault->reason, argument_places[arg]);
-    }
-  return TRUE;
-}
-
-static gboolean
-decode_prefetch (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolean *missing, LmtFault *fault)
-{
-  gboolean skip_l2 = FALSE, ok;
-  d->n_rows = 0;
-  d->n_flat = 0;
-  d->has_flat = FALSE;
-  d->request_id = (LmtSpan){ (const guint8 *)"", 0 };
-  call->look_l1 = TRUE;
-  call->allow_l2 = TRUE;
-  if (found[ARG_REQUEST_ID].data != NULL)
-    {
-      LmtCursor cursor = sm_cursor (found[ARG_REQUEST_ID]);
-      if (!lmt_cursor_read_str (&cursor, &d->request_id))
-        return fault_argument (fault, ARG_REQUEST_ID, &cursor, "str");
-    }
-  if (found[ARG_SKIP_L2].data != NULL)
-    {
-      LmtCursor cursor = sm_cursor (found[ARG_SKIP_L2]);
-      if (!lmt_cursor_read_bool (&cursor, &skip_l2))
-        return fault_argument (fault, ARG_SKIP_L2, &cursor, "bool");
-    }
-  if (found[ARG_SPEC].data != NULL)
-    {
-      LmtSpan tag, payload;
-      LmtCursor cursor = sm_cursor (found[ARG_SPEC]);
-      if (!check_unused (found, fault))
-        return FALSE;
-      fault->where = argument_places[ARG_SPEC];
-      gint wrapped = sm_unwrap (&cursor, &tag, &payload, &d->reader, fault);
-      if (wrapped < 0)
-        return FALSE;
-      if (wrapped > 0 && LMT_SPAN_IS (tag, "PrefetchTaskSpec"))
-        ok = decode_task_spec (d, payload, call, fault);
-      else if (wrapped > 0 && LMT_SPAN_IS (tag, "PrefetchRequestSpec"))
-        ok = decode_request_spec (d, payload, call, fault);
-      else
-        return fault_argument (fault, ARG_SPEC, &cursor, "PrefetchTaskSpec or PrefetchRequestSpec");
-    }
-  else
-    ok = decode_flat_arguments (d, found, call, missing, fault);
-  if (!ok)
-    return FALSE;
-  if (skip_l2)
-    call->allow_l2 = FALSE;
-  call->rows = d->rows;
-  call->n_rows = d->n_rows;
+  sm_note_keys (d, &list);
   return TRUE;
 }
 
@@ -815,7 +260,8 @@ sm_decoder_decode (SmDecoder *d, guint32 op, const LmtRecord *record, SmCall *ca
   sm_key_reader_begin (&d->reader);
   gboolean ok = find_arguments (d, op, record->args, found, &n_unknown, fault);
   if (ok)
-    ok = op == SM_OP_PREFETCH ? decode_prefetch (d, found, call, missing, fault) : decode_listed (d, found, call, missing, fault);
+    ok = op == SM_OP_PREFETCH ? sm_decode_prefetch (d, found, call, missing, fault)
+                              : decode_listed (d, found, call, missing, fault);
   sm_key_reader_end (&d->reader, ok);
   if (ok)
     {

@@ -86,206 +86,6 @@ sm_dtype_bytes (const char *name, gsize len)
   return 0;
 }
 
-const char *
-sm_type_name (guint32 type)
-{
-  switch (type)
-    {
-    case LMT_TYPE_NIL:
-      return "nil";
-    case LMT_TYPE_BOOL:
-      return "bool";
-    case LMT_TYPE_UINT:
-    case LMT_TYPE_INT:
-      return "integer";
-    case LMT_TYPE_FLOAT:
-      return "float";
-    case LMT_TYPE_STR:
-      return "str";
-    case LMT_TYPE_BIN:
-      return "bin";
-    case LMT_TYPE_ARRAY:
-      return "array";
-    case LMT_TYPE_MAP:
-      return "map";
-    case LMT_TYPE_EXT:
-      return "extension type";
-    default:
-      return "no value";
-    }
-}
-
-gboolean
-sm_fault (LmtFault *fault, const char *reason, const char *where)
-{
-  fault->reason = reason;
-  if (where != NULL)
-    fault->where = where;
-  return FALSE;
-}
-
-/* @wanted is what should stand at the cursor; an extension type is named as such wherever a value is needed. */
-static gboolean
-fault_type (LmtFault *fault, const LmtCursor *cursor, const char *reason, const char *wanted)
-{
-  LmtType type = lmt_cursor_peek (cursor);
-  fault->expected = wanted;
-  fault->found = sm_type_name (type);
-  return sm_fault (fault, type == LMT_TYPE_EXT ? "extension type" : reason, NULL);
-}
-
-/* -------- walking maps and wrappers -------- */
-
-static gboolean
-skip (LmtCursor *cursor, SmKeyReader *reader)
-{
-  return reader != NULL ? sm_key_reader_skip (reader, cursor) : lmt_cursor_skip (cursor);
-}
-
-gboolean
-sm_collect (LmtCursor *cursor, const SmField *fields, guint n_fields, LmtSpan *members, SmKeyReader *reader)
-{
-  guint32 pairs;
-  memset (members, 0, n_fields * sizeof *members);
-  if (!lmt_cursor_read_map (cursor, &pairs))
-    return FALSE;
-  for (guint32 i = 0; i < pairs; i++)
-    {
-      LmtSpan key;
-      guint f = n_fields;
-      if (lmt_cursor_read_str (cursor, &key))
-        {
-          for (f = 0; f < n_fields; f++)
-            if (lmt_span_equal_str (key, fields[f].name, fields[f].len))
-              break;
-        }
-      else if (!lmt_cursor_skip (cursor)) /* nested maps may have keys of any kind */
-        return FALSE;
-      const guint8 *start = cursor->pos;
-      if (!skip (cursor, f < n_fields ? reader : NULL))
-        return FALSE;
-      if (f < n_fields)
-        {
-          members[f].data = start;
-          members[f].len = (gsize)(cursor->pos - start);
-        }
-    }
-  return TRUE;
-}
-
-gint
-sm_unwrap (LmtCursor *cursor, LmtSpan *tag, LmtSpan *payload, SmKeyReader *reader, LmtFault *fault)
-{
-  static const SmField fields[] = { { "__t__", 5, NULL, NULL }, { "v", 1, NULL, NULL } };
-  LmtSpan members[2];
-  LmtCursor ahead = *cursor;
-  if (lmt_cursor_peek (cursor) != LMT_TYPE_MAP || !sm_collect (&ahead, fields, 2, members, reader) || members[0].data == NULL)
-    return 0;
-  LmtCursor word = sm_cursor (members[0]);
-  if (lmt_cursor_read_nil (&word))
-    return 0;
-  if (!lmt_cursor_read_str (&word, tag))
-    {
-      fault->found = sm_type_name (lmt_cursor_peek (&word));
-      sm_fault (fault, "unknown tag", NULL);
-      return -1;
-    }
-  if (!sm_tag_is_known (*tag))
-    {
-      sm_fault (fault, "unknown tag", NULL);
-      lmt_fault_set_detail (fault, (const char *)tag->data, tag->len);
-      return -1;
-    }
-  if (members[1].data == NULL)
-    {
-      sm_fault (fault, "tagged value without v", NULL);
-      return -1;
-    }
-  *payload = members[1];
-  cursor->pos = ahead.pos;
-  return 1;
-}
-
-gboolean
-sm_expect_tag (LmtCursor *cursor, const char *tag, LmtSpan *payload, SmKeyReader *reader, const char *other, LmtFault *fault)
-{
-  LmtSpan found;
-  gint wrapped = sm_unwrap (cursor, &found, payload, reader, fault);
-  if (wrapped < 0)
-    return FALSE;
-  if (wrapped == 0)
-    return fault_type (fault, cursor, other, tag);
-  if (lmt_span_equal_str (found, tag, strlen (tag)))
-    return TRUE;
-  fault->expected = tag;
-  lmt_fault_set_detail (fault, (const char *)found.data, found.len);
-  return sm_fault (fault, other, NULL);
-}
-
-gboolean
-sm_enter_array (LmtCursor *cursor, guint32 *n, SmKeyReader *reader, const char *other, LmtFault *fault)
-{
-  if (lmt_cursor_read_array (cursor, n))
-    return TRUE;
-  LmtSpan tag, payload;
-  gint wrapped = sm_unwrap (cursor, &tag, &payload, reader, fault);
-  if (wrapped < 0)
-    return FALSE;
-  if (wrapped > 0 && (LMT_SPAN_IS (tag, "tuple") || LMT_SPAN_IS (tag, "set")))
-    {
-      lmt_cursor_init (cursor, payload);
-      if (lmt_cursor_read_array (cursor, n))
-        return TRUE;
-    }
-  return fault_type (fault, cursor, other, "array");
-}
-
-/* Recursion is as deep as the nesting, which the reader bounds (LMT_CURSOR_MAX_DEPTH). */
-static gboolean
-check_ignored (LmtCursor *cursor, guint depth, LmtFault *fault)
-{
-  LmtToken token;
-  LmtType type = lmt_cursor_next (cursor, &token);
-  if (type == LMT_TYPE_NONE || type == LMT_TYPE_ERROR || depth > LMT_CURSOR_MAX_DEPTH)
-    return sm_fault (fault, "invalid msgpack", NULL);
-  if (type == LMT_TYPE_ARRAY)
-    for (guint32 i = 0; i < token.count; i++)
-      if (!check_ignored (cursor, depth + 1, fault))
-        return FALSE;
-  if (type != LMT_TYPE_MAP)
-    return TRUE;
-  LmtSpan tag = { NULL, 0 };
-  gboolean has_payload = FALSE, bad_tag = FALSE;
-  for (guint32 i = 0; i < token.count; i++)
-    {
-      LmtSpan key = { NULL, 0 };
-      if (!lmt_cursor_read_str (cursor, &key) && !lmt_cursor_skip (cursor))
-        return sm_fault (fault, "invalid msgpack", NULL);
-      if (key.data != NULL && LMT_SPAN_IS (key, "__t__"))
-        {
-          LmtCursor word = *cursor;
-          tag.data = NULL;
-          bad_tag = !lmt_cursor_read_nil (&word) && !lmt_cursor_read_str (&word, &tag);
-        }
-      has_payload |= key.data != NULL && LMT_SPAN_IS (key, "v");
-      if (!check_ignored (cursor, depth + 1, fault))
-        return FALSE;
-    }
-  if (bad_tag || (tag.data != NULL && !sm_tag_is_known (tag)))
-    {
-      if (!bad_tag)
-        lmt_fault_set_detail (fault, (const char *)tag.data, tag.len);
-      return sm_fault (fault, "unknown tag", NULL);
-    }
-  return tag.data == NULL || has_payload || sm_fault (fault, "tagged value without v", NULL);
-}
-
-gboolean
-sm_check_ignored (LmtCursor *cursor, LmtFault *fault)
-{
-  return check_ignored (cursor, 0, fault);
-}
-
 /* -------- single members -------- */
 
 /* The member is there, or the fault says so. */
@@ -301,7 +101,7 @@ member_str (const LmtSpan *member, const SmField *field, LmtSpan *text, LmtFault
   if (!need (member, field, fault))
     return FALSE;
   LmtCursor cursor = sm_cursor (*member);
-  return lmt_cursor_read_str (&cursor, text) || fault_type (fault, &cursor, field->wrong_type, "str");
+  return lmt_cursor_read_str (&cursor, text) || sm_fault_type (fault, &cursor, field->wrong_type, "str");
 }
 
 static gboolean
@@ -310,7 +110,7 @@ member_int (const LmtSpan *member, const SmField *field, gint64 *value, LmtFault
   if (!need (member, field, fault))
     return FALSE;
   LmtCursor cursor = sm_cursor (*member);
-  return lmt_cursor_read_int (&cursor, value) || fault_type (fault, &cursor, field->wrong_type, "integer");
+  return lmt_cursor_read_int (&cursor, value) || sm_fault_type (fault, &cursor, field->wrong_type, "integer");
 }
 
 /* An object group's number. */
@@ -337,7 +137,7 @@ read_word (LmtCursor *payload, const char *const *words, guint32 *value, const c
 {
   LmtSpan word;
   if (!lmt_cursor_read_str (payload, &word))
-    return fault_type (fault, payload, unknown, "str");
+    return sm_fault_type (fault, payload, unknown, "str");
   for (guint i = 0; words[i] != NULL; i++)
     if (lmt_span_equal_str (word, words[i], strlen (words[i])))
       {
@@ -389,12 +189,12 @@ sm_read_object_key (LmtCursor *payload, SmObjectKey *value, LmtFault *fault)
   LmtSpan members[N], hash, model, salt = { (const guint8 *)"", 0 };
   memset (value, 0, sizeof *value);
   if (!sm_collect (payload, fields, N, members, NULL))
-    return fault_type (fault, payload, "ObjectKey is not a map", "map");
+    return sm_fault_type (fault, payload, "ObjectKey is not a map", "map");
   if (!need (&members[HASH], &fields[HASH], fault))
     return FALSE;
   LmtCursor cursor = sm_cursor (members[HASH]);
   if (!lmt_cursor_read_bin (&cursor, &hash))
-    return fault_type (fault, &cursor, fields[HASH].wrong_type, "bin");
+    return sm_fault_type (fault, &cursor, fields[HASH].wrong_type, "bin");
   if (!member_str (&members[MODEL], &fields[MODEL], &model, fault))
     return FALSE;
   if (memchr (model.data, '@', model.len) != NULL)
@@ -409,7 +209,7 @@ sm_read_object_key (LmtCursor *payload, SmObjectKey *value, LmtFault *fault)
   if (lmt_cursor_read_int (&cursor, &rank)) /* 64 opaque bits, negative or not */
     value->fields.rank = (guint64)rank;
   else if (!lmt_cursor_read_uint (&cursor, &value->fields.rank))
-    return fault_type (fault, &cursor, fields[RANK].wrong_type, "integer");
+    return sm_fault_type (fault, &cursor, fields[RANK].wrong_type, "integer");
   if (members[GROUP].data != NULL
       && !member_group (&members[GROUP], &fields[GROUP], "ObjectKey.object_group_id below 0", &value->fields.group, fault))
     return FALSE;
@@ -445,7 +245,7 @@ read_tensor (LmtCursor *shapes, LmtCursor *names, guint64 *bytes, LmtFault *faul
   if (!sm_enter_array (&shape, &dimensions, NULL, "MemoryLayoutDesc.shapes has an unexpected type", fault))
     return FALSE;
   if (!lmt_cursor_read_str (names, &name))
-    return fault_type (fault, names, "MemoryLayoutDesc.dtypes has an unexpected type", "str");
+    return sm_fault_type (fault, names, "MemoryLayoutDesc.dtypes has an unexpected type", "str");
   guint64 product = sm_dtype_bytes ((const char *)name.data, name.len);
   if (product == 0)
     {
@@ -457,7 +257,7 @@ read_tensor (LmtCursor *shapes, LmtCursor *names, guint64 *bytes, LmtFault *faul
     {
       gint64 n;
       if (!lmt_cursor_read_int (&shape, &n))
-        return fault_type (fault, &shape, "MemoryLayoutDesc.shapes has an unexpected type", "integer");
+        return sm_fault_type (fault, &shape, "MemoryLayoutDesc.shapes has an unexpected type", "integer");
       if (n < 0)
         return sm_fault (fault, "MemoryLayoutDesc.shapes has a dimension below 0", NULL);
       is_zero |= n == 0;
@@ -483,7 +283,7 @@ sm_read_layout (LmtCursor *payload, SmLayout *value, LmtFault *fault)
   guint32 n_shapes, n_dtypes;
   memset (value, 0, sizeof *value);
   if (!sm_collect (payload, fields, N, members, NULL))
-    return fault_type (fault, payload, "MemoryLayoutDesc is not a map", "map");
+    return sm_fault_type (fault, payload, "MemoryLayoutDesc is not a map", "map");
   if (!need (&members[SHAPES], &fields[SHAPES], fault) || !need (&members[DTYPES], &fields[DTYPES], fault))
     return FALSE;
   LmtCursor shapes = sm_cursor (members[SHAPES]), names = sm_cursor (members[DTYPES]);
@@ -556,7 +356,7 @@ sm_read_attn (LmtCursor *payload, SmAttn *value, LmtFault *fault)
     {
       gint64 window;
       if (!lmt_cursor_read_int (&cursor, &window))
-        return fault_type (fault, &cursor, "AttnWindowDesc has an unexpected type", "integer");
+        return sm_fault_type (fault, &cursor, "AttnWindowDesc has an unexpected type", "integer");
       if (window != -1 && window < 1)
         return sm_fault (fault, "window is neither -1 nor >= 1", NULL);
     }
@@ -599,7 +399,7 @@ sm_read_tags (LmtCursor *payload, SmTags *value, LmtFault *fault)
   static const char *const residencies[] = { "local", "remote", "dummy", NULL };
   LmtSpan members[N];
   if (!sm_collect (payload, fields, N, members, NULL))
-    return fault_type (fault, payload, "MemoryTags is not a map", "map");
+    return sm_fault_type (fault, payload, "MemoryTags is not a map", "map");
   if (!need (&members[SEGMENT], &fields[SEGMENT], fault) || !need (&members[RESIDENCY], &fields[RESIDENCY], fault))
     return FALSE;
   LmtCursor segment = sm_cursor (members[SEGMENT]), residency = sm_cursor (members[RESIDENCY]);
@@ -624,7 +424,7 @@ sm_read_grouped_keys (LmtCursor *payload, SmGroupedKeys *value, SmKeyReader *rea
   LmtSpan members[N];
   memset (value, 0, sizeof *value);
   if (!sm_collect (payload, fields, N, members, reader))
-    return fault_type (fault, payload, "GroupedObjectKeys is not a map", "map");
+    return sm_fault_type (fault, payload, "GroupedObjectKeys is not a map", "map");
   if (!need (&members[KEYS], &fields[KEYS], fault)
       || !member_group (&members[GROUP], &fields[GROUP], "GroupedObjectKeys.object_group_id below 0", &value->group, fault)
       || !member_layout (&members[LAYOUT], &fields[LAYOUT], &value->layout, fault)
@@ -686,7 +486,7 @@ sm_read_task_spec (LmtCursor *payload, SmTaskSpec *value, SmKeyReader *reader, L
   SmWord lock = { 0, 0 };
   memset (value, 0, sizeof *value);
   if (!sm_collect (payload, fields, N, members, reader))
-    return fault_type (fault, payload, "PrefetchTaskSpec is not a map", "map");
+    return sm_fault_type (fault, payload, "PrefetchTaskSpec is not a map", "map");
   if (!need (&members[GROUPS], &fields[GROUPS], fault)
       || !member_int (&members[READERS], &fields[READERS], &value->readers, fault))
     return FALSE;
@@ -754,7 +554,7 @@ sm_read_request_spec (LmtCursor *payload, SmRequestSpec *value, SmKeyReader *rea
   value->attn = (SmAttn){ { (const guint8 *)"\xff", 1 }, 1, 1, 0 };
   value->readers = 1;
   if (!sm_collect (payload, fields, N, members, reader))
-    return fault_type (fault, payload, "PrefetchRequestSpec is not a map", "map");
+    return sm_fault_type (fault, payload, "PrefetchRequestSpec is not a map", "map");
   if (!need (&members[KEYS], &fields[KEYS], fault))
     return FALSE;
   value->has_num_kv_readers = members[READERS].data != NULL;
@@ -820,7 +620,7 @@ read_handle (LmtCursor *payload, SmHandle *value, LmtFault *fault)
   gint64 total;
   memset (value, 0, sizeof *value);
   if (!sm_collect (payload, fields, N, members, NULL))
-    return fault_type (fault, payload, "PrefetchHandle is not a map", "map");
+    return sm_fault_type (fault, payload, "PrefetchHandle is not a map", "map");
   if (!need (&members[REQUEST], &fields[REQUEST], fault) || !need (&members[EXTERNAL], &fields[EXTERNAL], fault)
       || !member_int (&members[TOTAL], &fields[TOTAL], &total, fault) || !need (&members[TIME], &fields[TIME], fault))
     return FALSE;
@@ -845,7 +645,7 @@ read_sequence (LmtCursor *payload, SmSequence *value, LmtFault *fault)
 {
   memset (value, 0, sizeof *value);
   if (!lmt_cursor_read_array (payload, &value->n))
-    return fault_type (fault, payload, "payload is not an array", "array");
+    return sm_fault_type (fault, payload, "payload is not an array", "array");
   value->elements.data = payload->pos;
   for (guint32 i = 0; i < value->n; i++)
     if (!lmt_cursor_skip (payload))
@@ -864,7 +664,7 @@ read_size (LmtCursor *payload, SmSequence *value, LmtFault *fault)
     {
       gint64 n;
       if (!lmt_cursor_read_int (&cursor, &n))
-        return fault_type (fault, &cursor, "torch.Size has an unexpected type", "integer");
+        return sm_fault_type (fault, &cursor, "torch.Size has an unexpected type", "integer");
     }
   return TRUE;
 }
@@ -874,7 +674,7 @@ read_dtype (LmtCursor *payload, SmDtype *value, LmtFault *fault)
 {
   LmtSpan name;
   if (!lmt_cursor_read_str (payload, &name))
-    return fault_type (fault, payload, "torch.dtype has an unexpected type", "str");
+    return sm_fault_type (fault, payload, "torch.dtype has an unexpected type", "str");
   value->bytes = sm_dtype_bytes ((const char *)name.data, name.len);
   if (value->bytes > 0)
     return TRUE;

@@ -201,6 +201,9 @@ gboolean sm_read_tags (LmtCursor *payload, SmTags *value, LmtFault *fault);
 
 /* Sets reason and place; always FALSE. */
 gboolean sm_fault (LmtFault *fault, const char *reason, const char *where);
+/* The same, with what stands at the cursor and @wanted in its place; an extension type is named as such wherever a value is
+ * needed. */
+gboolean sm_fault_type (LmtFault *fault, const LmtCursor *cursor, const char *reason, const char *wanted);
 /* "integer", "array", "extension type" … (static) */
 const char *sm_type_name (guint32 type);
 gboolean sm_tag_is_known (LmtSpan tag);

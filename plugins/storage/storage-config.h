@@ -79,6 +79,7 @@ extern const LmtOption storage_options[];
 
 /**
  * StorageConfig: flags, JSON objects and (with --config-from-trace) the header made into one checked configuration. Nothing is opened.
+ * Adapters in order: those of --l2-adapter as given, then those of --l2.
  */
 typedef struct
 {
