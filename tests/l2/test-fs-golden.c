@@ -285,7 +285,7 @@ main (int argc, char **argv)
           "groups-ranks", "long-names",   "odd-ascii",    "salts",     "salts-native",     "salts-v0.5.5", "slashes",
           "tmp-dir",      "two-tenants",  "unicode" };
   static const char *const old[] = { "basic-v0.4.2", "basic-v0.4.4", "salts-v0.4.4" };
-  g_test_init (&argc, &argv, G_TEST_OPTION_ISOLATE_DIRS, NULL);
+  g_test_init (&argc, &argv, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (readable); i++)
     {
       g_autofree char *read = g_strconcat ("/fs-golden/read/", readable[i], NULL);

@@ -748,6 +748,7 @@ test_eviction_needs_delete (void)
 {
   g_autoptr (GError) error = NULL;
   setup (LMT_L2_SUBMIT_DONE, LMT_L2_CAP_KEEP);
+  fake.back = g_ptr_array_new ();
   g_autoptr (LmtRegistry) registry = lmt_registry_new ();
   lmt_registry_set_default_dirs (registry, FALSE);
   g_assert_true (lmt_registry_load_builtin (registry, "l2-fake", fake_load, &error));
@@ -761,6 +762,7 @@ test_eviction_needs_delete (void)
   g_assert_cmpstr (error->message, ==,
                    "--l2-adapter #1 ('fake'): eviction: expected an adapter that can delete, found one that can't");
   g_assert_true (fake.closed);
+  g_ptr_array_unref (fake.back);
 }
 
 /* Many tasks over few keys in every order of completion: nothing is lost, nothing hangs, the sums agree. */
