@@ -73,6 +73,40 @@ def write(path, *parts):
     return path
 
 
+# -------- records of the storage level, as LMCache 0.5.6 writes them --------
+
+LAYOUT = {"__t__": "MemoryLayoutDesc", "v": {"shapes": [[2, 4, 256, 16]], "dtypes": ["torch.bfloat16"]}}  # 65536 bytes
+OBJECT_BYTES = 65536
+
+
+def skey(name, model="org/model-7b", salt=None):
+    import hashlib
+    value = {"chunk_hash": hashlib.sha256(name.encode()).digest(), "model_name": model, "kv_rank": 0, "object_group_id": 0}
+    if salt is not None:
+        value["cache_salt"] = salt
+    return {"__t__": "ObjectKey", "v": value}
+
+
+def reserve(t, *names, **more):
+    return record(t, SM + "reserve_write", {"keys": [skey(n, **more) for n in names], "layout_desc": LAYOUT})
+
+
+def finish(t, *names, **more):
+    return record(t, SM + "finish_write", {"keys": [skey(n, **more) for n in names]})
+
+
+def prefetch(t, *names, **more):
+    groups = [{"__t__": "GroupedObjectKeys", "v": {"keys": [skey(n, **more) for n in names], "object_group_id": 0, "layout_desc": LAYOUT,
+                                                   "sliding_window_size": -1}}]
+    spec = {"__t__": "PrefetchTaskSpec", "v": {"key_groups": groups, "num_kv_readers": 1, "fetching_policy": "prefix",
+                                               "lock_mode": {"__t__": "PrefetchLockMode", "v": "LOCK"}}}
+    return record(t, SM + "submit_prefetch_task", {"spec": spec, "external_request_id": "r", "skip_l2": False})
+
+
+def finish_read(t, *names, **more):
+    return record(t, SM + "finish_read_prefetched", {"keys": [skey(n, **more) for n in names], "read_locks": 1})
+
+
 # -------- runs --------
 
 class Run:
