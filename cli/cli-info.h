@@ -71,8 +71,10 @@ void info_ops_sort (InfoOps *ops);
 
 typedef struct _InfoStats InfoStats;
 
-/* @level: (nullable): what sees the keys; @info: its object. */
-InfoStats *info_stats_new (const InfoConfig *config, const LmtHeader *header, const LmtLevelOps *level, gpointer info);
+/**
+ * info_stats_new: @window_s: width of the windows of the time series; @level: (nullable): what sees the keys; @info: its object
+ */
+InfoStats *info_stats_new (const InfoConfig *config, double window_s, const LmtLevelOps *level, gpointer info);
 void info_stats_free (InfoStats *stats);
 void info_stats_record (InfoStats *stats, const LmtRecord *record);
 /* Sections behind the block, and their JSON members. */

@@ -98,6 +98,7 @@ typedef struct
   gpointer info;
   gboolean wants_keys;
   gboolean key_passed;
+  double span_s; /* -1: not known */
   InfoStats *stats;
   InfoOps ops;
   guint64 records;
@@ -182,29 +183,39 @@ is_selected (InfoRead *read, const LmtRecord *record)
   return read->key_passed;
 }
 
-/* A percentage of the span needs the span: the file is read twice. */
+/*
+ * A percentage of the span needs the span first, and so does a window that is a part of it: the file is read twice. A pipe can't
+ * be; there a percentage is refused, and windows are a second wide.
+ */
 static gboolean
 find_span (InfoRead *read, double *span_s, GError **error)
 {
+  InfoRun *run = read->run;
+  gboolean for_windows = run->config->stats && run->config->window_ns == 0;
   LmtRecord record;
 
   *span_s = -1.0;
-  if (!lmt_select_wants_span (&read->run->select))
+  if (!lmt_select_wants_span (&run->select) && !for_windows)
     return TRUE;
+  if (!lmt_reader_is_seekable (read->reader) || run->config->follow)
+    return TRUE;
+  lmt_reader_set_fault_func (read->reader, NULL, NULL);
   while (lmt_reader_next (read->reader, &record) == LMT_READ_RECORD)
-    ;
+    if (record.number % CHECK_EVERY == 0 && *run->context->interrupts != 0)
+      break;
   *span_s = lmt_reader_get_stats (read->reader)->duration_s;
-  return lmt_reader_finish (read->reader, error) && lmt_reader_rewind (read->reader, error);
+  if (!lmt_reader_rewind (read->reader, error))
+    return FALSE;
+  lmt_reader_set_fault_func (read->reader, on_fault, read);
+  return TRUE;
 }
 
 static gboolean
 make_select (InfoRead *read, GError **error)
 {
-  double span_s;
-
-  if (!find_span (read, &span_s, error))
+  if (!find_span (read, &read->span_s, error))
     return FALSE;
-  read->select = lmt_select_new (&read->run->select, lmt_reader_get_header (read->reader), span_s, error);
+  read->select = lmt_select_new (&read->run->select, lmt_reader_get_header (read->reader), read->span_s, error);
   if (read->select == NULL)
     return FALSE;
   read->wants_keys = lmt_select_wants_keys (read->select);
@@ -367,6 +378,14 @@ find_level (InfoRead *read)
     read->info = read->level->info_new (header);
 }
 
+static double
+window_of (const InfoRead *read)
+{
+  if (read->run->config->window_ns > 0)
+    return (double)read->run->config->window_ns / 1e9;
+  return MAX (read->span_s / 60.0, 1.0);
+}
+
 static gboolean
 read_file (InfoRead *read, GError **error)
 {
@@ -377,7 +396,7 @@ read_file (InfoRead *read, GError **error)
   if (!make_select (read, error))
     return FALSE;
   if (run->config->stats || run->config->top > 0)
-    read->stats = info_stats_new (run->config, lmt_reader_get_header (read->reader), read->level, read->info);
+    read->stats = info_stats_new (run->config, window_of (read), read->level, read->info);
   if (run->printing && run->json != NULL)
     {
       lmt_json_writer_key (run->json, "file");
