@@ -386,7 +386,15 @@ add_reuse (InfoStats *stats, const Sums *sums, Section *section)
 static void
 add_tenants (InfoStats *stats, Section *section)
 {
+  gboolean salted = FALSE;
+
+  for (guint i = 0; i < info_keys_get_n_tenants (stats->keys); i++)
+    salted = salted || info_keys_get_tenant (stats->keys, i)->salt[0] != '\0';
+  /* No release records the salt: two tenants' equal prefixes are one key then (trace-format.md 4). */
+  lmt_json_writer_key (section->json, "tenants_told_apart");
+  lmt_json_writer_bool (section->json, salted);
   g_string_append (section->text, "  tenants:\n");
+  info_text_field (section->text, 4, "told_apart", salted ? "yes" : "no (no key carries a salt)");
   lmt_json_writer_key (section->json, "tenants");
   lmt_json_writer_begin_array (section->json);
   for (guint i = 0; i < info_keys_get_n_tenants (stats->keys); i++)

@@ -118,6 +118,12 @@ guint storage_prefetches_flush (StorageSession *session);
 /* storage-level.c */
 extern const LmtLevelOps storage_level;
 
+/* storage-info.c: what `lmtrace info` asks of the level. */
+gpointer storage_info_new (const LmtHeader *header);
+void storage_info_free (gpointer user_data);
+gboolean storage_info_visit (gpointer user_data, const LmtRecord *record, const LmtInfoVisitor *visitor);
+gboolean storage_info_select (gpointer user_data, const LmtRecord *record, const LmtSelect *select);
+
 /* storage-watch.c */
 gboolean storage_watch_start (StorageSession *session, GError **error);
 void storage_watch_look (StorageSession *session);

@@ -41,6 +41,7 @@ run_mutated (const guint8 *data, gsize len)
   for (guint i = 0; i < changes; i++)
     {
       gsize at = next_random ((guint32)len);
+      gsize from;
 
       switch (next_random (4))
         {
@@ -51,7 +52,8 @@ run_mutated (const guint8 *data, gsize len)
           copy[at] ^= (guint8)(1u << next_random (8));
           break;
         case 2:
-          memmove (copy + at, copy + next_random ((guint32)len), MIN (len - at, 4) / 2);
+          from = next_random ((guint32)len);
+          memmove (copy + at, copy + from, MIN (len - MAX (at, from), 4));
           break;
         default:
           cut = 1 + next_random ((guint32)len);

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/* `lmtrace info`: the keys of a record, for --stats and for the selection by key. The block itself needs nothing of this level.
+ */
+#include "storage-session.h"
+
+#include <string.h>
+
+#include "storage-codecs.h"
+
+typedef struct
+{
+  LmtKeyTable *keys; /* made when the first record is looked into */
+  SmDecoder *decoder;
+} StorageInfo;
+
+static const struct
+{
+  const char *name; /* behind the class */
+  guint32 op;
+  guint32 act;
+} calls[] = {
+  { "reserve_write", SM_OP_RESERVE_WRITE, LMT_INFO_RESERVE },
+  { "finish_write", SM_OP_FINISH_WRITE, LMT_INFO_FINISH },
+  { "submit_prefetch_task", SM_OP_PREFETCH, LMT_INFO_LOOKUP },
+  { "read_prefetched_results.__enter__", SM_OP_READ_ENTER, LMT_INFO_ENTER },
+  { "read_prefetched_results.__exit__", SM_OP_READ_EXIT, LMT_INFO_EXIT },
+  { "finish_read_prefetched", SM_OP_FINISH_READ, LMT_INFO_RELEASE },
+};
+
+/* Index in calls[], or -1. */
+static gint
+find_call (LmtSpan qualname)
+{
+  static const char class_name[] = "lmcache.v1.distributed.storage_manager.StorageManager.";
+  gsize skip = sizeof class_name - 1;
+
+  if (qualname.len <= skip || memcmp (qualname.data, class_name, skip) != 0)
+    return -1;
+  for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
+    if (lmt_span_equal_str ((LmtSpan){ qualname.data + skip, qualname.len - skip }, calls[i].name, strlen (calls[i].name)))
+      return (gint)i;
+  return -1;
+}
+
+gpointer
+storage_info_new (const LmtHeader *header)
+{
+  return g_new0 (StorageInfo, 1);
+}
+
+void
+storage_info_free (gpointer user_data)
+{
+  StorageInfo *info = user_data;
+
+  g_clear_pointer (&info->decoder, sm_decoder_free);
+  g_clear_pointer (&info->keys, lmt_key_table_free);
+  g_free (info);
+}
+
+static void
+make_decoder (StorageInfo *info)
+{
+  if (info->decoder != NULL)
+    return;
+  info->keys = lmt_key_table_new ();
+  info->decoder = sm_decoder_new (info->keys);
+}
+
+static void
+visit_rows (const SmCall *call, guint32 act, const LmtInfoVisitor *visitor)
+{
+  for (guint32 r = 0; r < call->n_rows; r++)
+    for (guint32 i = 0; i < call->rows[r].n; i++)
+      {
+        const SmRow *row = &call->rows[r];
+
+        visitor->key (visitor->user_data, act, &row->keys[i]->fields,
+                      row->cell_bytes != NULL ? row->cell_bytes[i] : row->object_bytes);
+      }
+}
+
+gboolean
+storage_info_visit (gpointer user_data, const LmtRecord *record, const LmtInfoVisitor *visitor)
+{
+  StorageInfo *info = user_data;
+  gint at = find_call (record->qualname);
+  gboolean missing = FALSE;
+  LmtFault fault = { 0 };
+  SmCall call = { 0 };
+
+  if (at < 0)
+    return TRUE; /* not this level's call: nothing to show, nothing wrong */
+  make_decoder (info);
+  if (!sm_decoder_decode (info->decoder, calls[at].op, record, &call, &missing, &fault))
+    return FALSE;
+  if (calls[at].op == SM_OP_PREFETCH)
+    visit_rows (&call, calls[at].act, visitor);
+  for (guint32 i = 0; calls[at].op != SM_OP_PREFETCH && i < call.n_keys; i++)
+    visitor->key (visitor->user_data, calls[at].act, &call.keys[i]->fields,
+                  calls[at].op == SM_OP_RESERVE_WRITE ? call.object_bytes : 0);
+  return TRUE;
+}
+
+gboolean
+storage_info_select (gpointer user_data, const LmtRecord *record, const LmtSelect *select)
+{
+  StorageInfo *info = user_data;
+
+  make_decoder (info);
+  return sm_decoder_select (info->decoder, record, select);
+}
