@@ -15,6 +15,7 @@ replay_file_free (ReplayFile *file)
     return;
   lmt_reader_free (file->reader);
   g_free (file->path);
+  g_free (file->shown);
   g_free (file);
 }
 
@@ -117,9 +118,10 @@ add_level (ReplayPrepared *prepared, LmtRegistry *registry, LmtOptions *options,
 {
   const char *name = lmt_header_get_level (lmt_reader_get_header (prepared->first));
   const LmtLevelOps *level = lmt_registry_get_level (registry, name, error);
+  g_autofree char *shown = g_filename_display_name (prepared->first_path);
   if (level == NULL)
     {
-      g_prefix_error (error, "%s: ", prepared->first_path);
+      g_prefix_error (error, "%s: ", shown);
       return FALSE;
     }
   if (level->configure == NULL)
@@ -128,7 +130,7 @@ add_level (ReplayPrepared *prepared, LmtRegistry *registry, LmtOptions *options,
         g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "%s: level \"%s\" is replayed by `lmtrace %s`",
                      prepared->first_path, name, level->replay_command);
       else
-        g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "%s: level \"%s\" has no replay", prepared->first_path, name);
+        g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "%s: level \"%s\" has no replay", shown, name);
       return FALSE;
     }
   prepared->level = level;
@@ -192,7 +194,7 @@ check_schema (ReplayFile *file, const ReplayConfig *config, GError **error)
   g_set_error (error, LMT_ERROR, LMT_ERROR_VERSION,
                "%s: frame 0 at offset 0: trace_schema_version: expected 1 to %d, found %" G_GINT64_FORMAT
                " (--allow-unknown-schema replays it all the same)",
-               file->path, LMT_SCHEMA_KNOWN_MAX, schema);
+               file->shown, LMT_SCHEMA_KNOWN_MAX, schema);
   return FALSE;
 }
 
@@ -201,6 +203,7 @@ open_one (const char *path, const ReplayConfig *config, ReplayPrepared *prepared
 {
   ReplayFile *file = g_new0 (ReplayFile, 1);
   file->path = g_strdup (path);
+  file->shown = g_filename_display_name (path);
   file->span_s = -1;
   if (prepared->first != NULL && strcmp (path, prepared->first_path) == 0)
     file->reader = g_steal_pointer (&prepared->first);
@@ -239,11 +242,38 @@ check_levels (GPtrArray *files, GError **error)
       const char *found = lmt_header_get_level (lmt_reader_get_header (file->reader));
       if (strcmp (expected, found) == 0)
         continue;
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: level: expected \"%s\" as in %s, found \"%s\"", file->path, expected,
-                   first->path, found);
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: level: expected \"%s\" as in %s, found \"%s\"", file->shown, expected,
+                   first->shown, found);
       return FALSE;
     }
   return TRUE;
+}
+
+void
+replay_write_path (LmtJsonWriter *json, const char *key, const char *path)
+{
+  lmt_json_writer_key (json, key);
+  lmt_json_writer_string (json, path);
+  if (g_utf8_validate (path, -1, NULL))
+    return;
+  g_autofree char *hex_key = g_strdup_printf ("%s_hex", key);
+  g_autoptr (GString) hex = g_string_new (NULL);
+  for (const char *p = path; *p != '\0'; p++)
+    g_string_append_printf (hex, "%02x", (guchar)*p);
+  lmt_json_writer_key (json, hex_key);
+  lmt_json_writer_string (json, hex->str);
+}
+
+static gboolean
+check_stdin_once (const char *const *operands, GError **error)
+{
+  guint n = 0;
+  for (guint i = 0; operands[i] != NULL; i++)
+    n += strcmp (operands[i], "-") == 0;
+  if (n <= 1)
+    return TRUE;
+  g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "-: expected stdin once among the FILEs, found it %u times", n);
+  return FALSE;
 }
 
 GPtrArray *
@@ -253,6 +283,8 @@ replay_open_files (const LmtCommandContext *context, const ReplayConfig *config,
   g_autoptr (GPtrArray) files = g_ptr_array_new_with_free_func ((GDestroyNotify)replay_file_free);
   g_autoptr (GError) last = NULL;
 
+  if (!check_stdin_once (context->operands, error))
+    return NULL;
   for (guint i = 0; context->operands[i] != NULL; i++)
     {
       g_autoptr (GError) local = NULL;

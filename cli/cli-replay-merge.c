@@ -143,7 +143,7 @@ replay_merge_get_place (ReplayMerge *merge, guint64 *number)
   if (merge->lent == NULL || *number != merge->number)
     return "one of the merged files";
   *number = merge->lent->record.number;
-  return merge->lent->file->path;
+  return merge->lent->file->shown;
 }
 
 guint64

@@ -72,11 +72,11 @@ extra_members (ReplayRun *run, const CliReplayResult *result, const LmtReport *r
   GString *out = g_string_new (NULL);
   json = lmt_json_writer_new (out, LMT_JSON_STYLE_SPACED);
   lmt_json_writer_begin_object (json);
-  lmt_json_writer_key (json, "trace");
   if (run->files->len == 1)
-    lmt_json_writer_string (json, run->file->path);
+    replay_write_path (json, "trace", run->file->path);
   else
     {
+      lmt_json_writer_key (json, "trace");
       lmt_json_writer_begin_array (json);
       for (guint i = 0; i < run->files->len; i++)
         lmt_json_writer_string (json, ((ReplayFile *)run->files->pdata[i])->path);

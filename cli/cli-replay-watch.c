@@ -8,7 +8,21 @@
 #define P99_PERIOD_NS (2 * G_GINT64_CONSTANT (1000000000))
 #define DEFAULT_INTERVAL_NS (10 * G_GINT64_CONSTANT (1000000000))
 
+#define FLUSH_BYTES 32768
+
 /* -------- lines per record -------- */
+
+/* A line a call of write() would be most of the run's time: they go out together, ten times a second at the latest. */
+static void
+flush_verbose (ReplayRun *run)
+{
+  if (run->verbose_lines == NULL || run->verbose_lines->len == 0)
+    return;
+  /* A reader that went away (`| head`) wants no more lines; the replay goes on. */
+  if (!run->stdout_gone && !lmt_output_stdout (run->verbose_lines->str, (gssize)run->verbose_lines->len, NULL))
+    run->stdout_gone = TRUE;
+  g_string_truncate (run->verbose_lines, 0);
+}
 
 static void
 on_line (const LmtReplayLine *loop_line, gpointer data)
@@ -18,13 +32,11 @@ on_line (const LmtReplayLine *loop_line, gpointer data)
 
   cli_replay_line_from_loop (&line, loop_line);
   line.file = run->n_runs > 1 ? run->index + 1 : 0;
-  if (run->config->verbose && !run->stdout_gone)
+  if (run->verbose_lines != NULL)
     {
-      g_string_truncate (run->line, 0);
-      cli_replay_append_verbose (run->line, &line, run->n_total, run->compat);
-      /* A reader that went away (`| head`) wants no more lines; the replay goes on. */
-      if (!lmt_output_stdout (run->line->str, (gssize)run->line->len, NULL))
-        run->stdout_gone = TRUE;
+      cli_replay_append_verbose (run->verbose_lines, &line, run->n_total, run->compat);
+      if (run->verbose_lines->len >= FLUSH_BYTES)
+        flush_verbose (run);
     }
   if (run->places->jsonl.file != NULL)
     {
@@ -50,7 +62,7 @@ on_record_fault (guint32 status, const LmtFault *fault, const char *error, gpoin
 {
   ReplayRun *run = data;
   LmtFault placed = *fault;
-  const char *path = run->merge != NULL ? replay_merge_get_place (run->merge, &placed.number) : run->file->path;
+  const char *path = run->merge != NULL ? replay_merge_get_place (run->merge, &placed.number) : run->file->shown;
   warn_fault (run, path, lmt_status_word (status), &placed, error);
 }
 
@@ -61,7 +73,7 @@ on_reader_fault (const LmtFault *fault, gpointer data)
   ReplayRun *run = file->run;
   /* An interrupt ends a pipe in the middle of a frame: that is no damage. */
   if (lmt_reader_is_seekable (file->reader) || g_atomic_int_get (run->context->interrupts) == 0)
-    warn_fault (run, file->path, "malformed", fault, NULL);
+    warn_fault (run, file->shown, "malformed", fault, NULL);
 }
 
 /* -------- meanwhile -------- */
@@ -131,8 +143,7 @@ write_stats (ReplayRun *run, guint64 done, gint64 lag_ns, gint64 now)
   lmt_json_writer_begin_object (json);
   lmt_json_writer_key (json, "elapsed_s");
   lmt_json_writer_double (json, (double)(now - run->began_ns) / 1e9);
-  lmt_json_writer_key (json, "file");
-  lmt_json_writer_string (json, run->file->path);
+  replay_write_path (json, "file", run->file->path);
   lmt_json_writer_key (json, "n");
   lmt_json_writer_uint (json, done);
   lmt_json_writer_key (json, "total");
@@ -178,16 +189,19 @@ on_progress (LmtReplay *replay, LmtReader *reader, guint64 done, gint64 lag_ns, 
     }
   /* What was said so far should be readable by whoever follows it. */
   replay_stream_flush (&run->places->jsonl);
+  flush_verbose (run);
 }
 
 void
 replay_watch_attach (ReplayRun *run)
 {
   g_autofree char *label = run->merge != NULL ? g_strdup_printf ("replay %u files", run->files->len)
-                                              : g_strdup_printf ("replay %s", run->file->path);
+                                              : g_strdup_printf ("replay %s", run->file->shown);
   gint64 interval = run->config->interval_ns;
 
   run->line = g_string_sized_new (256);
+  if (run->config->verbose)
+    run->verbose_lines = g_string_sized_new (FLUSH_BYTES + 1024);
   run->began_ns = lmt_clock_now (run->env.clock);
   run->stats_next_ns = run->began_ns + (interval > 0 ? interval : DEFAULT_INTERVAL_NS);
   run->tables_shown = run->context->table_requests != NULL ? *run->context->table_requests : 0;
@@ -211,6 +225,7 @@ replay_watch_detach (ReplayRun *run)
   if (run->places->stats.file != NULL)
     write_stats (run, lmt_replay_get_totals (run->replay)->records, 0, lmt_clock_now (run->env.clock));
   g_clear_pointer (&run->progress, cli_progress_free);
+  flush_verbose (run);
   for (guint i = 0; i < run->files->len; i++)
     lmt_reader_set_fault_func (((ReplayFile *)run->files->pdata[i])->reader, NULL, NULL);
 }

@@ -79,6 +79,7 @@ void replay_prepared_free (gpointer prepared);
 typedef struct
 {
   char *path;
+  char *shown; /* path as messages show it: valid UTF-8 */
   LmtReader *reader;
   gpointer run; /* the ReplayRun that reads it */
   gboolean follow;
@@ -97,6 +98,8 @@ void replay_file_free (ReplayFile *file);
  */
 GPtrArray *replay_open_files (const LmtCommandContext *context, const ReplayConfig *config, ReplayPrepared *prepared,
                               int *exit_code, GError **error);
+/* Member @key (and @key_hex, if @path is no UTF-8) of the object being written. */
+void replay_write_path (LmtJsonWriter *json, const char *key, const char *path);
 /* Reads the file once for its number of records and its span, and goes back; nothing on pipes and above 1 GiB. FALSE:
  * interrupted, or
  * @error. */
@@ -188,6 +191,7 @@ typedef struct
   /* cli-replay-watch.c */
   CliProgress *progress;
   GString *line;
+  GString *verbose_lines; /* not yet on stdout */
   gint64 stats_next_ns;
   gint64 began_ns;
   gint64 p99_next_ns;

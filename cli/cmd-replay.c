@@ -202,6 +202,8 @@ run_free (gpointer data)
   g_free (run->headers);
   if (run->line != NULL)
     g_string_free (run->line, TRUE);
+  if (run->verbose_lines != NULL)
+    g_string_free (run->verbose_lines, TRUE);
   g_free (run->digest);
   g_free (run->title);
   g_free (run);
@@ -267,7 +269,7 @@ run_new (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArray *
   run->n_runs = merge ? 1 : files->len;
   run->compat = compat_release (config);
   if (run->n_runs > 1)
-    run->title = g_strdup_printf ("Trace Replay Result: %s", run->file->path);
+    run->title = g_strdup_printf ("Trace Replay Result: %s", run->file->shown);
   run->replay = lmt_replay_new (context->registry, prepared->level);
   run->env = make_env (run, run->n_runs);
   lmt_replay_set_warnings (run->replay, context->warnings);
@@ -275,7 +277,7 @@ run_new (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArray *
   if (make_selection (run, error) && (run->session = prepared->level->configure (&run->env, error)) != NULL)
     return run;
   if (run->n_runs > 1)
-    g_prefix_error (error, "%s: ", run->file->path);
+    g_prefix_error (error, "%s: ", run->file->shown);
   run_free (run);
   return NULL;
 }
@@ -329,7 +331,7 @@ judge (ReplayRun *run, const Tolerance *tolerance)
     code = MAX (code, 1);
   if (passed_over > 0 && replayed == 0 && bad == 0)
     {
-      warn (run, "nothing-replayed", "%s: not one of %" G_GUINT64_FORMAT " records could be replayed", run->file->path,
+      warn (run, "nothing-replayed", "%s: not one of %" G_GUINT64_FORMAT " records could be replayed", run->file->shown,
             totals->records);
       code = MAX (code, 1);
     }
@@ -340,7 +342,7 @@ judge (ReplayRun *run, const Tolerance *tolerance)
       gint64 p99 = lmt_stats_percentile (totals->lag, 990, LMT_RANK_NEAREST);
       if (p99 > run->config->max_lag_ns)
         {
-          warn (run, "max-lag", "%s: lag p99: expected at most %.3f ms, found %.3f ms", run->file->path,
+          warn (run, "max-lag", "%s: lag p99: expected at most %.3f ms, found %.3f ms", run->file->shown,
                 (double)run->config->max_lag_ns / 1e6, (double)p99 / 1e6);
           code = MAX (code, 1);
         }
@@ -466,14 +468,17 @@ gather (ReplayRun *run, const LmtReport *report, const char *csv, Report *all)
   g_string_append (all->csv, csv);
   if (all->metrics->len > 0)
     g_string_append (all->metrics, ", ");
-  g_string_append (all->metrics, "{\"file\": \"");
-  lmt_json_append_escaped (all->metrics, run->file->path, strlen (run->file->path));
-  g_string_append_printf (all->metrics, "\", \"exit\": %d, \"partial\": %s, \"metrics\": ", run->exit_code,
-                          replay_run_is_partial (run) ? "true" : "false");
   json = lmt_json_writer_new (all->metrics, LMT_JSON_STYLE_SPACED);
+  lmt_json_writer_begin_object (json);
+  replay_write_path (json, "file", run->file->path);
+  lmt_json_writer_key (json, "exit");
+  lmt_json_writer_int (json, run->exit_code);
+  lmt_json_writer_key (json, "partial");
+  lmt_json_writer_bool (json, replay_run_is_partial (run));
+  lmt_json_writer_key (json, "metrics");
   lmt_report_write_metrics (report, json);
+  lmt_json_writer_end_object (json);
   lmt_json_writer_free (json);
-  g_string_append_c (all->metrics, '}');
   all->partial = all->partial || replay_run_is_partial (run);
 }
 
@@ -541,7 +546,7 @@ run_one (ReplayRun *run, const Tolerance *tolerance, Report *all, int *exit_code
   g_autoptr (GError) error = NULL;
   if (!run->started && !run_start (run, &error))
     {
-      g_prefix_error (&error, "%s: ", run->file->path);
+      g_prefix_error (&error, "%s: ", run->file->shown);
       lmt_log_failure (error->message);
       *exit_code = MAX (*exit_code, 2);
       return;

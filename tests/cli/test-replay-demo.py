@@ -493,6 +493,30 @@ def json_failure(folder):
 
 
 @test
+def names_that_are_no_utf8(folder):
+    path = os.fsencode(folder) + b"/caf\xe9 \x1b[31m.lct"
+    write(path, header(), demo(0, "undecodable"), demo(0))
+    summary_ = os.path.join(folder, "s.json")
+    r = run(folder, path, path, "--format", "json", "--json=" + summary_)
+    equal(r.code, 0, repr(r))
+    for found in r.json["metrics"]["files"]:
+        contains(found["file"], "caf\ufffd")
+        equal(bytes.fromhex(found["file_hex"]), path)
+    equal(bytes.fromhex(json.load(open(summary_))["trace_hex"]), path)
+    r.err.decode()
+    r = run(folder, path)
+    true(b"\x1b" not in r.err and b"\x1b" not in r.out, repr(r))
+    refused(run(folder, os.fsencode(folder) + b"/gone\xe9"))
+
+
+@test
+def stdin_once(folder):
+    r = run(folder, "-", "-", stdin=header() + demo(0))
+    refused(r)
+    contains(r.errors, "once")
+
+
+@test
 def print_config(folder):
     r = run(folder, trace(folder, demo(0)), "--demo-count", "5", "--print-config")
     equal(r.code, 0, repr(r))

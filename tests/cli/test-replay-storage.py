@@ -90,6 +90,33 @@ def header_only(folder):
         equal([found["overall"]["n"], found["overall"]["replayed"]], [0, 0])
 
 
+def numbers(value):
+    if isinstance(value, dict):
+        return [n for v in value.values() for n in numbers(v)]
+    if isinstance(value, list):
+        return [n for v in value for n in numbers(v)]
+    return [value]
+
+
+@test
+def every_number_of_the_table_is_in_the_json(folder):
+    """One run, two forms of it: the text on stdout and the summary beside it."""
+    out = os.path.join(folder, "s.json")
+    for args in ([os.path.join(lib.TRACES, "real-storage.lct"), "--l2", "dram", "--l2", "null"],
+                 [os.path.join(lib.TRACES, "storage-faults.lct"), "--speed", "0"]):
+        run = replay(folder, *args, *L1, "--json=" + out)
+        shown = set()
+        for value in numbers(json.load(open(out), parse_constant=lib.no_constant)):
+            shown.add(str(value))
+            if isinstance(value, float):
+                shown.add("%.2f" % float("%.3f" % value))
+                shown.add("%.2f" % value)
+        for name, entries in lib.parse_table(run.text)[1][1:]:
+            for label, value in entries:
+                value = value.split(" (")[0]
+                true(value in shown, "%s: %s: %s" % (name, label, value))
+
+
 @test
 def loops_and_pace(folder):
     file = trace(folder, *[reserve(i / 10, "k%d" % i) for i in range(6)])
