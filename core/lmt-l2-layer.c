@@ -535,6 +535,7 @@ lmt_l2_submit (LmtL2 *l2, LmtL2Task *task, LmtL2Code *refused)
     l2->pending_head = task;
   l2->pending_tail = task;
   issue_burst (l2);
+  lmt_l2_speak_if_any (l2);
   return TRUE;
 }
 
@@ -667,6 +668,7 @@ lmt_l2_pump (LmtL2 *l2)
   if (has_work (l2))
     issue_burst (l2);
   lmt_l2_flush (l2);
+  lmt_l2_speak_if_any (l2);
 }
 
 LmtL2Task *

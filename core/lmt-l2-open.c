@@ -29,25 +29,49 @@ show (LmtL2 *l2, const char *kind, const char *text)
     g_warning ("%s", text);
 }
 
+/* Names of files and keys come from a trace: nothing in them may move the cursor. */
+static char *
+printable (const char *text)
+{
+  char *shown = g_utf8_make_valid (text, -1);
+  for (char *p = shown; *p != '\0'; p++)
+    if (g_ascii_iscntrl (*p))
+      *p = '?';
+  return shown;
+}
+
 static void
 say_text (gpointer data, const char *kind, const char *text)
 {
   LmtL2 *l2 = data;
-  guint64 n = 0;
   pthread_mutex_lock (&l2->message_mutex);
-  guint i;
-  for (i = 0; i < l2->messages->len; i++)
-    if (g_strcmp0 (g_array_index (l2->messages, LmtL2MessageCount, i).kind, kind) == 0)
-      break;
+  guint i = 0;
+  while (i < l2->messages->len && g_strcmp0 (g_array_index (l2->messages, LmtL2MessageCount, i).kind, kind) != 0)
+    i++;
   if (i == l2->messages->len)
     {
       LmtL2MessageCount count = { g_strdup (kind), 0 };
       g_array_append_val (l2->messages, count);
     }
-  n = ++g_array_index (l2->messages, LmtL2MessageCount, i).n;
+  if (++g_array_index (l2->messages, LmtL2MessageCount, i).n <= MESSAGES_SHOWN)
+    {
+      g_ptr_array_add (l2->unspoken, g_strdup (kind));
+      g_ptr_array_add (l2->unspoken, printable (text));
+      atomic_store (&l2->n_unspoken, l2->unspoken->len);
+    }
   pthread_mutex_unlock (&l2->message_mutex);
-  if (n <= MESSAGES_SHOWN)
-    show (l2, kind, text);
+}
+
+void
+lmt_l2_speak (LmtL2 *l2)
+{
+  pthread_mutex_lock (&l2->message_mutex);
+  g_autoptr (GPtrArray) spoken = g_steal_pointer (&l2->unspoken);
+  l2->unspoken = g_ptr_array_new_with_free_func (g_free);
+  atomic_store (&l2->n_unspoken, 0);
+  pthread_mutex_unlock (&l2->message_mutex);
+  for (guint i = 0; i < spoken->len; i += 2)
+    show (l2, spoken->pdata[i], spoken->pdata[i + 1]);
 }
 
 void
@@ -63,6 +87,7 @@ lmt_l2_say (LmtL2 *l2, const char *kind, const char *format, ...)
 static void
 flush_messages (LmtL2 *l2)
 {
+  lmt_l2_speak (l2);
   for (guint i = 0; i < l2->messages->len; i++)
     {
       LmtL2MessageCount *count = &g_array_index (l2->messages, LmtL2MessageCount, i);
@@ -268,6 +293,7 @@ new_layer (LmtL2Config *config, const LmtL2Params *params)
   l2->ops = lmt_l2_config_get_ops (config);
   l2->inner = g_ptr_array_new_with_free_func (inner_free);
   l2->messages = g_array_new (FALSE, FALSE, sizeof (LmtL2MessageCount));
+  l2->unspoken = g_ptr_array_new_with_free_func (g_free);
   pthread_mutex_init (&l2->message_mutex, NULL);
   for (guint kind = 0; kind < LMT_L2_N_KINDS; kind++)
     l2->event_fds[kind] = -1;
@@ -283,6 +309,7 @@ new_layer (LmtL2Config *config, const LmtL2Params *params)
     .persist_enabled = (guint32)lmt_l2_config_get_persist (config),
     .eviction = (guint32)lmt_l2_config_get_eviction (config)->set,
     .data_wanted = (guint32)params->data_wanted,
+    .largest_object_bytes = params->largest_object_bytes,
   };
   l2->info.struct_size = sizeof l2->info;
   return l2;
@@ -329,6 +356,7 @@ lmt_l2_open (LmtL2Config *config, const LmtL2Params *params, GError **error)
       lmt_l2_free (l2);
       return NULL;
     }
+  lmt_l2_speak (l2);
   return l2;
 }
 
@@ -425,6 +453,7 @@ lmt_l2_free (LmtL2 *l2)
     return;
   if (l2->handle != NULL)
     lmt_l2_close (l2, -1);
+  lmt_l2_speak (l2);
   free_found (l2);
   for (guint32 i = 0; i < l2->n_states; i++)
     if (l2->states[i].key != NULL)
@@ -439,6 +468,7 @@ lmt_l2_free (LmtL2 *l2)
   for (guint i = 0; i < l2->messages->len; i++)
     g_free (g_array_index (l2->messages, LmtL2MessageCount, i).kind);
   g_array_unref (l2->messages);
+  g_ptr_array_unref (l2->unspoken);
   g_ptr_array_unref (l2->inner);
   pthread_mutex_destroy (&l2->message_mutex);
   g_aligned_free (l2->ios);

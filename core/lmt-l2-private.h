@@ -3,6 +3,7 @@
 
 /* What lmt-l2-layer.c (tasks over objects) and lmt-l2-open.c (open, scan, close, host) share; nobody else sees it. */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "lmt-l2-layer.h"
 
@@ -133,7 +134,9 @@ struct _LmtL2
   GPtrArray *inner;
   gboolean usage_exact;
   pthread_mutex_t message_mutex;
-  GArray *messages; /* LmtL2MessageCount */
+  GArray *messages;    /* LmtL2MessageCount; under the mutex */
+  GPtrArray *unspoken; /* kind and text in turn; under the mutex */
+  atomic_uint n_unspoken;
 };
 
 LmtL2KeyState *lmt_l2_state_slow (LmtL2 *l2, const LmtKey *key);
@@ -154,6 +157,14 @@ void lmt_l2_apply (LmtL2 *l2, LmtL2Task *task);
 void lmt_l2_apply_done (LmtL2 *l2);
 gboolean lmt_l2_is_idle (const LmtL2 *l2);
 guint lmt_l2_abandon (LmtL2 *l2);
+/* Messages come from any thread and are shown on the driving one. */
+void lmt_l2_speak (LmtL2 *l2);
+static inline void
+lmt_l2_speak_if_any (LmtL2 *l2)
+{
+  if (G_UNLIKELY (atomic_load_explicit (&l2->n_unspoken, memory_order_relaxed) > 0))
+    lmt_l2_speak (l2);
+}
 void lmt_l2_say (LmtL2 *l2, const char *kind, const char *format, ...) G_GNUC_PRINTF (3, 4);
 
 /* lmt-l2-config.c */

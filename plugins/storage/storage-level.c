@@ -129,7 +129,10 @@ on_l2_message (gpointer data, const char *kind, const char *text)
 {
   StorageSession *session = data;
 
-  say (session, kind, "%s", text);
+  if (g_str_has_prefix (kind, "info"))
+    g_info ("%s", text);
+  else
+    say (session, kind, "%s", text);
 }
 
 /* What keeps objects but not their bytes would fail every comparison. */

@@ -20,19 +20,15 @@ static void
 on_message (gpointer data, const char *kind, const char *text)
 {
   Rig *rig = data;
-  g_mutex_lock (&rig->mutex);
   g_string_append_printf (rig->messages, "%s\n", text);
-  g_mutex_unlock (&rig->mutex);
 }
 
 gboolean
 rig_said (Rig *rig, const char *text)
 {
-  g_mutex_lock (&rig->mutex);
   gboolean said = strstr (rig->messages->str, text) != NULL;
   if (!said)
     g_test_message ("said: %s", rig->messages->str);
-  g_mutex_unlock (&rig->mutex);
   return said;
 }
 
@@ -40,7 +36,6 @@ gboolean
 rig_try_open (Rig *rig, const char *json, const char *yes_destroy, const LmtClock *clock, GError **error)
 {
   memset (rig, 0, sizeof *rig);
-  g_mutex_init (&rig->mutex);
   rig->messages = g_string_new (NULL);
   rig->keys = lmt_key_table_new ();
   rig->clock = clock != NULL ? clock : lmt_clock_real ();
@@ -82,7 +77,6 @@ rig_close (Rig *rig)
   lmt_l2_config_free (rig->config);
   lmt_key_table_free (rig->keys);
   g_string_free (rig->messages, TRUE);
-  g_mutex_clear (&rig->mutex);
   rig->l2 = NULL;
 }
 

@@ -10,8 +10,7 @@ typedef struct
   LmtKeyTable *keys;
   const LmtClock *clock;
   LmtL2 *l2;
-  GString *messages; /* a line each; under a mutex: any thread */
-  GMutex mutex;
+  GString *messages; /* a line each */
 } Rig;
 
 LmtRegistry *rig_registry (void);

@@ -287,7 +287,7 @@ probe (Fs *fs, const FsConfig *config, GError **error)
 static gboolean
 check_safety (Fs *fs, GError **error)
 {
-  if ((!fs->host->eviction && fs->host->persist_enabled) || fs->host->may_destroy (fs->host->data, fs->path)
+  if (fs->read_only || (!fs->host->eviction && fs->host->persist_enabled) || fs->host->may_destroy (fs->host->data, fs->path)
       || !fs_holds_objects (fs))
     return TRUE;
   g_set_error (error, LMT_L2_ERROR, LMT_L2_DENIED,
