@@ -696,6 +696,39 @@ test_close_at_once (void)
   remove_tree (dir);
 }
 
+/* A run without data: files of the right sizes, buffers never touched. */
+static void
+test_sizes_only (void)
+{
+  g_autofree char *dir = make_temp_dir ();
+  g_autofree char *json
+      = g_strdup_printf ("{\"type\":\"fs\",\"base_path\":\"%s\",\"use_odirect\":true,\"engine\":\"sync\"}", dir);
+  g_autoptr (GError) error = NULL;
+  Rig rig;
+  g_assert_true (rig_try_open (&rig, json, NULL, NULL, &error));
+  lmt_l2_free (g_steal_pointer (&rig.l2));
+  LmtL2Params params = { .struct_size = sizeof params, .clock = rig.clock, .keys = rig.keys, .data_wanted = FALSE };
+  rig.l2 = lmt_l2_open (rig.config, &params, &error);
+  g_assert_no_error (error);
+  LmtKey *key = rig_key (&rig, "m", 1, "");
+  g_autofree char *path = path_of (dir, key);
+  guint64 bytes = 3000001;
+  guint8 code;
+  LmtL2Task task = { .kind = LMT_L2_STORE, .n = 1, .keys = &key, .sizes = &bytes, .codes = &code };
+  for (guint i = 0; i < 2; i++)
+    {
+      task.kind = i == 0 ? LMT_L2_STORE : LMT_L2_LOAD;
+      g_assert_true (lmt_l2_submit (rig.l2, &task, NULL));
+      g_assert_true (lmt_l2_take (rig.l2, &task));
+      g_assert_cmpuint (code, ==, LMT_L2_OK);
+    }
+  struct stat st;
+  g_assert_cmpint (stat (path, &st), ==, 0);
+  g_assert_cmpuint (st.st_size, ==, bytes);
+  rig_close (&rig);
+  remove_tree (dir);
+}
+
 static void
 add_both (const char *path, GTestDataFunc func)
 {
@@ -732,6 +765,7 @@ main (int argc, char **argv)
   g_test_add_func ("/fs-faults/no-descriptors", test_no_descriptors);
   g_test_add_func ("/fs-faults/load-bounds", test_load_bounds);
   g_test_add_func ("/fs-faults/close-at-once", test_close_at_once);
+  g_test_add_func ("/fs-faults/sizes-only", test_sizes_only);
   int failed = g_test_run ();
   g_object_unref (rig_registry ());
   return failed;
