@@ -32,6 +32,17 @@ replay_prepared_free (gpointer data)
   g_free (prepared);
 }
 
+/* Valid UTF-8 without control characters: a name must not move the cursor of who reads about it. */
+static char *
+show_path (const char *path)
+{
+  char *shown = g_filename_display_name (path);
+  for (char *p = shown; *p != '\0'; p++)
+    if ((guchar)*p < 0x20 || *p == 0x7f)
+      *p = '?';
+  return shown;
+}
+
 /* -------- the first reading of the line -------- */
 
 /* The words no table of core's knows: FILEs, and flags of levels with their values. A bad value of a known flag is left to the
@@ -118,7 +129,7 @@ add_level (ReplayPrepared *prepared, LmtRegistry *registry, LmtOptions *options,
 {
   const char *name = lmt_header_get_level (lmt_reader_get_header (prepared->first));
   const LmtLevelOps *level = lmt_registry_get_level (registry, name, error);
-  g_autofree char *shown = g_filename_display_name (prepared->first_path);
+  g_autofree char *shown = show_path (prepared->first_path);
   if (level == NULL)
     {
       g_prefix_error (error, "%s: ", shown);
@@ -203,7 +214,7 @@ open_one (const char *path, const ReplayConfig *config, ReplayPrepared *prepared
 {
   ReplayFile *file = g_new0 (ReplayFile, 1);
   file->path = g_strdup (path);
-  file->shown = g_filename_display_name (path);
+  file->shown = show_path (path);
   file->span_s = -1;
   if (prepared->first != NULL && strcmp (path, prepared->first_path) == 0)
     file->reader = g_steal_pointer (&prepared->first);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define NS_PER_S G_GINT64_CONSTANT (1000000000)
+#define STALL_NS (5 * NS_PER_S) /* cli.md 8.9 */
 
 static void say (StorageSession *session, const char *kind, const char *format, ...) G_GNUC_PRINTF (3, 4);
 
@@ -90,6 +91,7 @@ storage_free (gpointer user_data)
   g_clear_pointer (&session->config, storage_config_free);
   g_free (session->outcome_digest);
   g_free (session->readable);
+  g_free (session->stalls);
   g_free (session);
 }
 
@@ -494,18 +496,47 @@ storage_exit_code (gpointer user_data)
   return session->hit_rate_missed || session->failed ? 1 : 0;
 }
 
+/* For how long nothing came back from an adapter that has I/O; 0: it works, or has nothing to do. */
+static gint64
+stalled_ns (StorageSession *session, guint adapter, gint64 now_ns)
+{
+  const LmtL2Figures *figures = lmt_l2_get_figures (session->l2[adapter]);
+  guint64 completed = 0;
+
+  for (guint kind = 0; kind < LMT_L2_N_KINDS; kind++)
+    completed += figures->ops[kind];
+  if (lmt_l2_in_flight (session->l2[adapter]) == 0)
+    session->stalls[adapter].since_ns = 0;
+  else if (session->stalls[adapter].since_ns == 0 || session->stalls[adapter].completed != completed)
+    session->stalls[adapter].since_ns = now_ns;
+  session->stalls[adapter].completed = completed;
+  return session->stalls[adapter].since_ns != 0 ? now_ns - session->stalls[adapter].since_ns : 0;
+}
+
 static void
 storage_progress (gpointer user_data, char *out)
 {
   StorageSession *session = user_data;
+  guint n = session->config->sm.n_l2;
+  gint64 now_ns;
   guint depth = 0;
 
   out[0] = '\0';
-  if (!session->started || session->finished || session->config->sm.n_l2 == 0)
+  if (!session->started || n == 0)
     return;
-  for (guint i = 0; i < session->config->sm.n_l2; i++)
-    depth += lmt_l2_in_flight (session->l2[i]);
-  g_snprintf (out, 64, "L2 depth %u", depth);
+  if (session->stalls == NULL)
+    session->stalls = g_malloc0_n (n, sizeof *session->stalls);
+  now_ns = lmt_clock_now (session->env->clock);
+  for (guint i = 0; i < n; i++)
+    {
+      gint64 stall_ns = stalled_ns (session, i, now_ns);
+
+      depth += lmt_l2_in_flight (session->l2[i]);
+      if (stall_ns >= STALL_NS && out[0] == '\0')
+        g_snprintf (out, 64, "stalled %us on l2#%u (%s)", (guint)(stall_ns / NS_PER_S), i, lmt_l2_get_type_name (session->l2[i]));
+    }
+  if (out[0] == '\0')
+    g_snprintf (out, 64, "L2 depth %u", depth);
 }
 
 static const char *

@@ -79,6 +79,12 @@ typedef struct
   gboolean watching;
   gint64 next_look_ns;
   gint64 last_line_ns;
+  /* what storage_progress() saw last: one of each adapter */
+  struct
+  {
+    guint64 completed;
+    gint64 since_ns; /* nothing completed since; 0: nothing in flight */
+  } *stalls;
   guint64 last_in_bytes;
   guint64 last_out_bytes;
   struct _StorageMetrics *metrics;

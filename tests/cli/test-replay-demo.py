@@ -506,6 +506,9 @@ def names_that_are_no_utf8(folder):
     r.err.decode()
     r = run(folder, path)
     true(b"\x1b" not in r.err and b"\x1b" not in r.out, repr(r))
+    r = run(folder, path, path)
+    contains(r.text, "Trace Replay Result: ")
+    true(b"\x1b" not in r.err and b"\x1b" not in r.out, repr(r))
     refused(run(folder, os.fsencode(folder) + b"/gone\xe9"))
 
 

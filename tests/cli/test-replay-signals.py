@@ -289,6 +289,17 @@ def progress_never_and_dumb(folder):
 
 
 @test
+def a_stall_is_named(folder):
+    """An adapter that doesn't answer, in the settling after a record and in the drain at the end."""
+    for args in (["--speed", "0"], ["--speed", "1"]):
+        file = write(os.path.join(folder, "s.lct"), header("storage"), lib.reserve(0, "A"), lib.finish(0.001, "A"))
+        code, got, _ = on_terminal(120, ["replay", file, "--no-csv", "--output-dir", folder, "--l1-size-gb", "0.0625",
+                                         "--eviction-policy", "LRU", "--l2", "dram:latency_us=60000000", *args], seconds=7.0, TERM="xterm")
+        true(b"stalled 5s on l2#0 (dram)" in got or b"stalled 6s on l2#0 (dram)" in got, got)
+        equal(code, 130 if args[1] == "0" else code)
+
+
+@test
 def log_lines_on_a_pipe(folder):
     process = begin(folder, slow_trace(folder), "--interval", "200ms")
     time.sleep(1.5)
