@@ -95,8 +95,8 @@ void cli_line_free (CliLine *line);
 
 /* -------- cmd-help.c: texts. (transfer full) -------- */
 
-/* `lmtrace COMMAND --help`. */
-char *cli_help_command (const CliLine *line);
+/* `lmtrace COMMAND --help`; @all: with all that plugins offer. */
+char *cli_help_command (LmtRegistry *registry, const CliLine *line, gboolean all);
 /* `lmtrace --help`; @all: opens every plugin and shows what it offers and its options. */
 char *cli_help_general (LmtRegistry *registry, gboolean all);
 /* The short usage for a line without a command. */

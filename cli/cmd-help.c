@@ -53,8 +53,25 @@ append_wrapped (GString *out, const char *text, guint indent, guint column)
   g_string_append_c (out, '\n');
 }
 
+/* Every plugin that is there with all it offers: what --help-all adds. */
+static void
+append_plugins (GString *out, LmtRegistry *registry)
+{
+  g_autoptr (GPtrArray) plugins = NULL;
+
+  lmt_registry_load_all (registry);
+  plugins = lmt_registry_list_plugins (registry);
+  for (guint i = 0; i < plugins->len; i++)
+    if (lmt_plugin_info_get_state (plugins->pdata[i]) == LMT_PLUGIN_LOADED
+        && strcmp (lmt_plugin_info_get_path (plugins->pdata[i]), "builtin") != 0)
+      {
+        g_string_append_c (out, '\n');
+        cli_describe_plugin (registry, plugins->pdata[i], out);
+      }
+}
+
 char *
-cli_help_command (const CliLine *line)
+cli_help_command (LmtRegistry *registry, const CliLine *line, gboolean all)
 {
   const LmtCommandOps *ops = line->ops;
   g_autofree char *options = lmt_options_help (line->options);
@@ -81,6 +98,8 @@ cli_help_command (const CliLine *line)
       for (guint i = 0; ops->examples[i] != NULL; i++)
         g_string_append_printf (out, "  %s\n", ops->examples[i]);
     }
+  if (all)
+    append_plugins (out, registry);
   g_string_append_printf (out, "\n%s\nSee lmtrace-%s(1); `lmtrace --help` lists the commands.\n", exit_codes, ops->name);
   return g_string_free (out, FALSE);
 }
@@ -120,17 +139,7 @@ cli_help_general (LmtRegistry *registry, gboolean all)
   g_string_append_printf (out, "\n%s", text);
   lmt_options_free (options);
   if (all)
-    {
-      g_autoptr (GPtrArray) plugins = lmt_registry_list_plugins (registry);
-
-      for (guint i = 0; i < plugins->len; i++)
-        if (lmt_plugin_info_get_state (plugins->pdata[i]) == LMT_PLUGIN_LOADED
-            && strcmp (lmt_plugin_info_get_path (plugins->pdata[i]), "builtin") != 0)
-          {
-            g_string_append_c (out, '\n');
-            cli_describe_plugin (registry, plugins->pdata[i], out);
-          }
-    }
+    append_plugins (out, registry);
   g_string_append (out, "\nExamples:\n"
                         "  lmtrace info run.lct\n"
                         "  lmtrace replay run.lct --l1-size-gb 1 --eviction-policy LRU\n"
@@ -167,7 +176,7 @@ help_for (LmtRegistry *registry, const char *name, GError **error)
       return NULL;
     }
   line = cli_line_new (registry, ops, no_words, error);
-  return line != NULL ? cli_help_command (line) : NULL;
+  return line != NULL ? cli_help_command (registry, line, FALSE) : NULL;
 }
 
 typedef struct
@@ -274,7 +283,7 @@ run_version (const LmtCommandContext *context, GError **error)
   return lmt_output_raw (context->output, "Version", text->str, json->str, NULL, FALSE, 0, error) ? 0 : 1;
 }
 
-static const char *const version_examples[] = { "lmtrace version", "lmtrace version --json", NULL };
+static const char *const version_examples[] = { "lmtrace version", "lmtrace version --json", "lmtrace --version", NULL };
 
 const LmtCommandOps cmd_version_ops = {
   .struct_size = sizeof (LmtCommandOps),

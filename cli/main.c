@@ -323,7 +323,7 @@ run_command (Program *program, const LmtCommandOps *ops)
     return fail_early (program, error);
   if (program->globals.help != 0 || program->globals.help_all != 0)
     {
-      g_autofree char *text = cli_help_command (line);
+      g_autofree char *text = cli_help_command (program->registry, line, program->globals.help_all != 0);
 
       return print (program, text);
     }

@@ -108,6 +108,8 @@ def help_of_a_plugin(folder):
         contains(text, "state loaded")
         contains(text, "adapter ")
     contains(lmtrace("--help-all").text, "adapter fs")
+    contains(lmtrace("replay", "--help-all").text, "adapter fs")
+    true("adapter fs" not in lmtrace("replay", "--help").text)
     run = lmtrace("help", "xyzzy")
     refused(run)
     contains(run.errors, "unknown command 'xyzzy'")
