@@ -2,20 +2,25 @@
 #include "dram-index.h"
 
 static void
+put_bucket (DramIndex *index, guint64 hash, guint32 entry)
+{
+  guint32 mask = index->n_buckets - 1;
+  guint32 i = (guint32)hash & mask;
+
+  while (index->buckets[i].entry != 0)
+    i = (i + 1) & mask;
+  index->buckets[i] = (DramBucket){ (guint32)(hash >> 32), entry };
+}
+
+static void
 set_buckets (DramIndex *index, guint32 n)
 {
   g_free (index->buckets);
-  index->buckets = g_new0 (guint32, n);
+  index->buckets = g_new0 (DramBucket, n);
   index->n_buckets = n;
   for (guint32 i = 1; i < index->n_entries; i++)
-    {
-      DramEntry *entry = &index->entries[i];
-      if (entry->key.struct_size == 0)
-        continue; /* spare */
-      guint32 *bucket = &index->buckets[entry->hash64 & (n - 1)];
-      entry->next = *bucket;
-      *bucket = i;
-    }
+    if (index->entries[i].key.struct_size != 0) /* else spare */
+      put_bucket (index, index->entries[i].hash64, i);
 }
 
 void
@@ -38,13 +43,16 @@ dram_index_clear (DramIndex *index)
 DramEntry *
 dram_index_find (DramIndex *index, const LmtL2Key *key)
 {
-  guint32 i = index->buckets[key->hash64 & (index->n_buckets - 1)];
-  for (; i != 0; i = index->entries[i].next)
-    {
-      DramEntry *entry = &index->entries[i];
-      if (entry->hash64 == key->hash64 && lmt_key_fields_equal (&entry->key, &key->fields))
-        return entry;
-    }
+  guint32 mask = index->n_buckets - 1;
+  guint32 tag = (guint32)(key->hash64 >> 32);
+
+  for (guint32 i = (guint32)key->hash64 & mask; index->buckets[i].entry != 0; i = (i + 1) & mask)
+    if (index->buckets[i].tag == tag)
+      {
+        DramEntry *entry = &index->entries[index->buckets[i].entry];
+        if (entry->hash64 == key->hash64 && lmt_key_fields_equal (&entry->key, &key->fields))
+          return entry;
+      }
   return NULL;
 }
 
@@ -94,22 +102,32 @@ dram_index_add (DramIndex *index, const LmtL2Key *key)
   entry->hash64 = key->hash64;
   entry->bytes = 0;
   entry->block = 0;
-  guint32 *bucket = &index->buckets[entry->hash64 & (index->n_buckets - 1)];
-  entry->next = *bucket;
-  *bucket = i;
-  if (++index->n > index->n_buckets)
-    set_buckets (index, index->n_buckets * 2);
+  if (++index->n > index->n_buckets / 2)
+    set_buckets (index, index->n_buckets * 2); /* the new one among them */
+  else
+    put_bucket (index, entry->hash64, i);
   return entry;
 }
 
+/* Without tombstones: what stands behind the gap and may move up, moves up. */
 void
 dram_index_remove (DramIndex *index, DramEntry *entry)
 {
   guint32 number = (guint32)(entry - index->entries);
-  guint32 *link = &index->buckets[entry->hash64 & (index->n_buckets - 1)];
-  while (*link != number)
-    link = &index->entries[*link].next;
-  *link = entry->next;
+  guint32 mask = index->n_buckets - 1;
+  guint32 hole = (guint32)entry->hash64 & mask;
+
+  while (index->buckets[hole].entry != number)
+    hole = (hole + 1) & mask;
+  for (guint32 i = (hole + 1) & mask; index->buckets[i].entry != 0; i = (i + 1) & mask)
+    {
+      guint32 home = (guint32)index->entries[index->buckets[i].entry].hash64 & mask;
+      if (((i - home) & mask) < ((i - hole) & mask))
+        continue;
+      index->buckets[hole] = index->buckets[i];
+      hole = i;
+    }
+  index->buckets[hole] = (DramBucket){ 0, 0 };
   entry->key.struct_size = 0;
   entry->next = index->spare;
   index->spare = number;

@@ -10,10 +10,17 @@ typedef struct
   guint64 hash64;
   guint64 bytes;
   guint32 block; /* of the arena; 0: sizes only, or empty */
-  guint32 next;  /* in the bucket, or in the free list */
+  guint32 next;  /* in the free list */
   guint8 *text;
   guint32 text_size;
 } DramEntry;
+
+/* The tag stands beside the number: looking for what isn't there touches no entry. */
+typedef struct
+{
+  guint32 tag;
+  guint32 entry; /* 0: empty */
+} DramBucket;
 
 typedef struct
 {
@@ -21,7 +28,7 @@ typedef struct
   guint32 n_entries;
   guint32 size;
   guint32 spare;
-  guint32 *buckets;
+  DramBucket *buckets; /* linear probing, at most half full */
   guint32 n_buckets;
   guint32 n;
 } DramIndex;
