@@ -138,10 +138,12 @@ static const LmtL2Ops fake_ops = {
   .cancel = fake_cancel,
 };
 
+static const LmtL2Ops wrapper_ops;
+
 static gboolean
 fake_load (LmtRegistrar *registrar, GError **error)
 {
-  return lmt_registrar_add_l2 (registrar, &fake_ops, error);
+  return lmt_registrar_add_l2 (registrar, &fake_ops, error) && lmt_registrar_add_l2 (registrar, &wrapper_ops, error);
 }
 
 /* -------- one layer a test -------- */
@@ -765,6 +767,124 @@ test_eviction_needs_delete (void)
   g_ptr_array_unref (fake.back);
 }
 
+/* Ten of a kind are shown, then how many more; nothing of a name moves the cursor. */
+static void
+test_messages (void)
+{
+  Rig rig;
+  Task task;
+  guint8 hash[1] = { 0x42 };
+  LmtKeyFields fields
+      = { .struct_size = sizeof fields, .hash = hash, .hash_len = 1, .model = "a\n\x1b[2J", .model_len = 6, .salt = "" };
+  setup (LMT_L2_SUBMIT_DONE, ALL);
+  rig_open (&rig, plain, 4, 0);
+  LmtKey *key = lmt_key_table_intern (rig.keys, &fields);
+  for (guint i = 0; i < 13; i++)
+    {
+      task_init (&rig, &task, LMT_L2_STORE, 10, KEYS (0));
+      task.keys[0] = key;
+      g_assert_true (lmt_l2_submit (rig.l2, &task.task, NULL));
+      expect (&rig, &task.task, i == 0 ? "+" : "P");
+      task.task.kind = LMT_L2_LOAD;
+      task.sizes[0] = 11;
+      g_assert_true (lmt_l2_submit (rig.l2, &task.task, NULL));
+      expect (&rig, &task.task, "X");
+    }
+  lmt_l2_close (rig.l2, 0);
+  g_auto (GStrv) lines = g_strsplit (rig.messages->str, "\n", -1);
+  g_assert_cmpuint (g_strv_length (lines), ==, 12); /* the last is empty */
+  g_assert_cmpstr (lines[0], ==, "fake: a??[2J@00000000@0@42: object: expected 11 bytes, found 10");
+  g_assert_cmpstr (lines[10], ==, "fake: wrong size: 3 more");
+  lmt_key_unref (rig.keys, key);
+  rig_close (&rig);
+}
+
+static void
+on_io (gpointer data, const LmtL2Io *io, gint64 submit_ns, gint64 done_ns)
+{
+  GString *seen = data;
+  g_string_append_printf (seen, "%s %u/%u id %u %s; ", lmt_l2_kind_name (io->kind), io->index, io->count, io->id,
+                          lmt_l2_code_name (io->code));
+  g_assert_cmpint (submit_ns, <=, done_ns);
+}
+
+static void
+test_observer (void)
+{
+  Rig rig;
+  Task task;
+  g_autoptr (GString) seen = g_string_new (NULL);
+  setup (LMT_L2_SUBMIT_QUEUED, ALL);
+  rig_open (&rig, plain, 4, 0);
+  lmt_l2_set_observer (rig.l2, on_io, seen);
+  expect (&rig, submit (&rig, &task, LMT_L2_STORE, 10, KEYS (0, 0, 2)), "+++");
+  expect (&rig, submit (&rig, &task, LMT_L2_LOAD, 10, KEYS (4)), "N");
+  g_assert_cmpstr (seen->str, ==, "store 0/3 id 1 ok; store 2/3 id 2 ok; load 0/1 id 3 not-found; ");
+  rig_close (&rig);
+}
+
+/* A wrapper: opens another adapter through the host and hands everything on. */
+typedef struct
+{
+  const LmtL2Ops *ops;
+  gpointer handle;
+} Wrapper;
+
+static gpointer
+wrapper_open (gconstpointer config, const char *type, const LmtL2Host *host, LmtL2Info *info, GError **error)
+{
+  Wrapper *wrapper = g_new0 (Wrapper, 1);
+  if (host->open_inner (host->data, "{\"type\":\"fake\"}", &wrapper->ops, &wrapper->handle, info, error))
+    return wrapper;
+  g_free (wrapper);
+  return NULL;
+}
+
+static void
+wrapper_close (gpointer handle)
+{
+  Wrapper *wrapper = handle;
+  wrapper->ops->close (wrapper->handle);
+  g_free (wrapper);
+}
+
+static guint32
+wrapper_submit (gpointer handle, LmtL2Io *io)
+{
+  Wrapper *wrapper = handle;
+  return wrapper->ops->submit (wrapper->handle, io);
+}
+
+static guint32
+wrapper_reap (gpointer handle, LmtL2Io **ios, guint32 max)
+{
+  Wrapper *wrapper = handle;
+  return wrapper->ops->reap (wrapper->handle, ios, max);
+}
+
+static const LmtL2Ops wrapper_ops = {
+  .struct_size = sizeof (LmtL2Ops),
+  .name = "wrapper",
+  .open = wrapper_open,
+  .close = wrapper_close,
+  .submit = wrapper_submit,
+  .reap = wrapper_reap,
+};
+
+static void
+test_wrapper (void)
+{
+  Rig rig;
+  Task task;
+  setup (LMT_L2_SUBMIT_QUEUED, ALL);
+  rig_open (&rig, "{\"type\":\"wrapper\"}", 4, 0);
+  g_assert_cmpuint (lmt_l2_get_info (rig.l2)->capabilities, ==, ALL);
+  expect (&rig, submit (&rig, &task, LMT_L2_STORE, 10, KEYS (0)), "+");
+  expect (&rig, submit (&rig, &task, LMT_L2_LOAD, 10, KEYS (0)), "+");
+  rig_close (&rig);
+  g_assert_true (fake.closed);
+}
+
 /* Many tasks over few keys in every order of completion: nothing is lost, nothing hangs, the sums agree. */
 static void
 test_stress (void)
@@ -858,6 +978,9 @@ main (int argc, char **argv)
   g_test_add_func ("/l2-layer/close/drains", test_close_drains);
   g_test_add_func ("/l2-layer/refused", test_refused);
   g_test_add_func ("/l2-layer/eviction-needs-delete", test_eviction_needs_delete);
+  g_test_add_func ("/l2-layer/messages", test_messages);
+  g_test_add_func ("/l2-layer/observer", test_observer);
+  g_test_add_func ("/l2-layer/wrapper", test_wrapper);
   g_test_add_func ("/l2-layer/stress", test_stress);
   return g_test_run ();
 }

@@ -501,6 +501,7 @@ static void
 dram_status (gpointer handle, LmtL2AddStatus add, gpointer data)
 {
   const Dram *dram = handle;
+  add (data, "is_healthy", "yes");
   add_number (add, data, "objects", dram->index.n);
   add_number (add, data, "object_bytes", dram->bytes);
   add_number (add, data, "repaired", dram->n_repaired);

@@ -70,6 +70,7 @@ null_status (gpointer handle, LmtL2AddStatus add, gpointer data)
 {
   const NullHandle *null = handle;
   char text[32];
+  add (data, "is_healthy", "yes");
   g_snprintf (text, sizeof text, "%" G_GUINT64_FORMAT, null->stores);
   add (data, "stores", text);
   g_snprintf (text, sizeof text, "%" G_GUINT64_FORMAT, null->bytes);
