@@ -31,6 +31,18 @@ typedef struct
   LmtPluginInfo *owner; /* borrowed from the list of plugins */
 } LmtEntry;
 
+typedef struct
+{
+  const char *key;  /* of the public functions */
+  const char *noun; /* in messages */
+  guint32 size;
+  guint32 least; /* smallest struct_size accepted */
+} LmtEntryKindInfo;
+extern const LmtEntryKindInfo lmt_entry_kinds[LMT_ENTRY_N_KINDS];
+
+/* (nullable): @level NULL but for handlers */
+LmtEntry *lmt_entry_find (GPtrArray *entries, LmtEntryKind kind, const char *level, const char *name, gsize len);
+
 struct _LmtPluginInfo
 {
   GObject parent;
