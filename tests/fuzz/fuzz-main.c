@@ -6,11 +6,11 @@
 
 enum
 {
-  MUTATIONS = 200,
   MUTATED_MAX = 16 * 1024, /* larger inputs are run as they are */
 };
 
 static guint64 state = 1;
+static guint mutations = 200;
 
 static guint32
 next_random (guint32 below)
@@ -73,7 +73,7 @@ run_file (const char *path)
   if (!g_file_get_contents (path, &data, &len, NULL))
     return 0;
   run_exact ((const guint8 *)data, len);
-  for (guint i = 0; i < MUTATIONS && len > 0 && len <= MUTATED_MAX; i++)
+  for (guint i = 0; i < mutations && len > 0 && len <= MUTATED_MAX; i++)
     run_mutated ((const guint8 *)data, len);
   return 1;
 }
@@ -108,7 +108,10 @@ main (int argc, char **argv)
   guint n = 0;
 
   for (int i = 1; i < argc; i++)
-    n += run_path (argv[i]);
-  printf ("%u inputs, each with up to %d mutations\n", n, MUTATIONS);
+    if (g_str_has_prefix (argv[i], "--mutations="))
+      mutations = (guint)g_ascii_strtoull (strchr (argv[i], '=') + 1, NULL, 10);
+    else
+      n += run_path (argv[i]);
+  printf ("%u inputs, each with up to %u mutations\n", n, mutations);
   return n > 0 ? 0 : 1;
 }
