@@ -179,7 +179,7 @@ lmt_l2_config_get_capacity (const LmtL2Config *config)
   const LmtOption *option = capacity_option (config);
   if (option == NULL)
     return 0;
-  const char *at = (const char *)config->config + option->offset;
+  gconstpointer at = (const char *)config->config + option->offset;
   if (option->type != LMT_OPTION_TYPE_DOUBLE)
     return *(const guint64 *)at;
   double value = *(const double *)at;
@@ -195,7 +195,8 @@ check_capacity (const LmtL2Config *config, const char *prefix, GError **error)
   const LmtOption *option = capacity_option (config);
   if (option == NULL || option->type != LMT_OPTION_TYPE_DOUBLE)
     return TRUE;
-  double value = *(const double *)((const char *)config->config + option->offset);
+  gconstpointer at = (const char *)config->config + option->offset;
+  double value = *(const double *)at;
   if (value == 0 || lmt_l2_config_get_capacity (config) > 0)
     return TRUE;
   g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: %s: expected at least one byte, found %g", prefix, option->name, value);

@@ -472,28 +472,10 @@ acceptable (LmtL2 *l2, const LmtL2Task *task)
   return LMT_L2_OK;
 }
 
-gboolean
-lmt_l2_submit (LmtL2 *l2, LmtL2Task *task, LmtL2Code *refused)
+/* What can be said before anything is asked: repeated keys, stores without room, deletes nobody can do. The rest is to do. */
+static void
+decide_ops (LmtL2 *l2, LmtL2Task *task)
 {
-  LmtL2Code why = acceptable (l2, task);
-  if (G_UNLIKELY (why != LMT_L2_OK))
-    {
-      if (refused != NULL)
-        *refused = why;
-      return FALSE;
-    }
-  l2->now = lmt_clock_now (l2->params.clock);
-  task->id = l2->next_task_id++;
-  task->bytes = 0;
-  task->n_ok = 0;
-  task->submit_ns = l2->now;
-  task->next_op = 0;
-  task->left = 0;
-  task->next = task->prev = NULL;
-  l2->n_outstanding++;
-  if (G_UNLIKELY (task->n > l2->event_size))
-    grow_events (l2, task->n);
-
   guint64 mark = ++l2->mark;
   for (guint32 i = 0; i < task->n; i++)
     {
@@ -523,6 +505,30 @@ lmt_l2_submit (LmtL2 *l2, LmtL2Task *task, LmtL2Code *refused)
           l2->figures.codes[task->kind][code]++;
         }
     }
+}
+
+gboolean
+lmt_l2_submit (LmtL2 *l2, LmtL2Task *task, LmtL2Code *refused)
+{
+  LmtL2Code why = acceptable (l2, task);
+  if (G_UNLIKELY (why != LMT_L2_OK))
+    {
+      if (refused != NULL)
+        *refused = why;
+      return FALSE;
+    }
+  l2->now = lmt_clock_now (l2->params.clock);
+  task->id = l2->next_task_id++;
+  task->bytes = 0;
+  task->n_ok = 0;
+  task->submit_ns = l2->now;
+  task->next_op = 0;
+  task->left = 0;
+  task->next = task->prev = NULL;
+  l2->n_outstanding++;
+  if (G_UNLIKELY (task->n > l2->event_size))
+    grow_events (l2, task->n);
+  decide_ops (l2, task);
   if (task->left == 0)
     {
       task->next_op = task->n;
@@ -575,6 +581,7 @@ hand_over (LmtL2 *l2, LmtL2Task *task)
   lmt_l2_apply (l2, task);
   if (G_UNLIKELY (l2->ready_n > 0))
     {
+      l2->now = lmt_clock_now (l2->params.clock);
       issue_burst (l2);
       lmt_l2_flush (l2);
     }

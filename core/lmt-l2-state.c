@@ -126,9 +126,11 @@ apply_store (LmtL2 *l2, LmtL2Task *task, guint32 i, LmtL2KeyState *state, guint 
     state->stores--;
   if (there)
     {
-      if (l2->keep && (code == LMT_L2_OK || l2->scanned))
+      /* What was there already keeps the size the medium gave it (a padded file has more than the object). */
+      if (l2->keep && (code == LMT_L2_OK || (!state->present && l2->scanned)))
         lmt_l2_learn (l2, task->keys[i], size);
-      state->bytes = size;
+      if (!state->present)
+        state->bytes = size;
       state->just_stored = TRUE;
     }
   if (state->reserved != 0 && ((there && l2->keep) || state->stores == 0))
