@@ -25,7 +25,7 @@ const LmtOption replay_options[]
         ROW (DURATION, "max-lag", max_lag_ns, 0, NULL, "0..", "DUR", "Exit 1 if the p99 of the lag is above DUR", GROUP_REPLAY),
         ROW (UINT, "seed", seed, 0, "0", NULL, "N", "Seed of whatever a level draws", GROUP_REPLAY),
         ROW (STRINGS, "yes-destroy", yes_destroy, 0, NULL, "nonempty", "TARGET",
-             "Allow data of TARGET to be destroyed; repeatable", GROUP_REPLAY),
+             "Allow data of TARGET to be destroyed", GROUP_REPLAY),
 
         ROW (BOOL, "merge", merge, 0, NULL, NULL, NULL, "Replay all FILEs as one, by wall time", GROUP_INPUT),
         ROW (BOOL, "resync", resync, 0, NULL, NULL, NULL, "After a damaged length go on at the next frame that decodes",
