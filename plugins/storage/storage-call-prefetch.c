@@ -7,17 +7,27 @@
 static gboolean
 read_row (SmDecoder *d, LmtCursor *cursor, guint32 index, LmtFault *fault)
 {
-  LmtSpan payload;
+  LmtSpan tag, payload;
+  LmtCursor inner = *cursor;
   SmGroupedKeys grouped;
   SmKeyList list;
   fault->where = "args.spec.key_groups[%u]";
   fault->index = index;
-  if (!sm_expect_tag (cursor, "GroupedObjectKeys", &payload, &d->reader, "key_groups holds something else than GroupedObjectKeys",
-                      fault))
-    return FALSE;
-  LmtCursor inner = sm_cursor (payload);
-  if (!sm_read_grouped_keys (&inner, &grouped, &d->reader, fault))
-    return FALSE;
+  if (sm_open_plain (&inner, &tag) && LMT_SPAN_IS (tag, "GroupedObjectKeys"))
+    {
+      if (!sm_read_grouped_keys (&inner, &grouped, &d->reader, fault))
+        return FALSE;
+      cursor->pos = inner.pos; /* the map was walked to its end */
+    }
+  else
+    {
+      if (!sm_expect_tag (cursor, "GroupedObjectKeys", &payload, &d->reader,
+                          "key_groups holds something else than GroupedObjectKeys", fault))
+        return FALSE;
+      inner = sm_cursor (payload);
+      if (!sm_read_grouped_keys (&inner, &grouped, &d->reader, fault))
+        return FALSE;
+    }
   if (!sm_key_reader_read (&d->reader, grouped.keys, "args.spec.key_groups[].keys[%u]", "GroupedObjectKeys.keys is not an array",
                            &list, fault))
     return FALSE;
@@ -181,16 +191,11 @@ read_group_layouts (SmDecoder *d, LmtSpan value, LmtFault *fault)
   for (guint i = 0; i < d->n_layouts; i++)
     {
       GroupLayout entry = d->layouts[i];
-      LmtSpan payload;
       SmLayout layout;
       if (i + 1 < d->n_layouts && d->layouts[i + 1].group == entry.group)
         continue;
-      LmtCursor cursor = sm_cursor (entry.value);
-      if (!sm_expect_tag (&cursor, "MemoryLayoutDesc", &payload, NULL,
-                          "group_layout_descs holds something else than MemoryLayoutDesc", fault))
-        return FALSE;
-      cursor = sm_cursor (payload);
-      if (!sm_read_layout (&cursor, &layout, fault))
+      if (!sm_read_tagged_layout (entry.value, &layout, &d->reader,
+                                  "group_layout_descs holds something else than MemoryLayoutDesc", fault))
         return FALSE;
       entry.bytes = layout.bytes;
       d->layouts[n++] = entry;
@@ -387,7 +392,7 @@ decode_flat_arguments (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolea
     }
   fault->where = sm_argument_places[ARG_KEYS];
   if (!sm_key_reader_read (&d->reader, found[ARG_KEYS], "args.keys[%u]", sm_arguments[ARG_KEYS].wrong_type, &request.list, fault)
-      || !sm_argument_layout (found, &layout, fault))
+      || !sm_argument_layout (d, found, &layout, fault))
     return FALSE;
   request.bytes = layout.bytes;
   if (found[ARG_EXTRA].data != NULL)
@@ -470,11 +475,15 @@ sm_decode_prefetch (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolean *
   if (found[ARG_SPEC].data != NULL)
     {
       LmtSpan tag, payload;
-      LmtCursor cursor = sm_cursor (found[ARG_SPEC]);
+      LmtCursor cursor = sm_cursor (found[ARG_SPEC]), inner = cursor;
       if (!check_unused (found, fault))
         return FALSE;
       fault->where = sm_argument_places[ARG_SPEC];
-      gint wrapped = sm_unwrap (&cursor, &tag, &payload, &d->reader, fault);
+      gint wrapped = 1;
+      if (sm_open_plain (&inner, &tag) && sm_tag_is_known (tag))
+        payload = (LmtSpan){ inner.pos, (gsize)(inner.end - inner.pos) };
+      else
+        wrapped = sm_unwrap (&cursor, &tag, &payload, &d->reader, fault);
       if (wrapped < 0)
         return FALSE;
       if (wrapped > 0 && LMT_SPAN_IS (tag, "PrefetchTaskSpec"))

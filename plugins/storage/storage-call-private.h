@@ -79,7 +79,7 @@ gboolean sm_fault_argument (LmtFault *fault, guint arg, const LmtCursor *cursor,
 gboolean sm_argument_int (const LmtSpan *found, guint arg, gint64 *value, LmtFault *fault);
 /* The argument is a wrapper of @tag; @payload is set on what is in it. */
 gboolean sm_argument_payload (const LmtSpan *found, guint arg, const char *tag, LmtCursor *payload, LmtFault *fault);
-gboolean sm_argument_layout (const LmtSpan *found, SmLayout *layout, LmtFault *fault);
+gboolean sm_argument_layout (SmDecoder *decoder, const LmtSpan *found, SmLayout *layout, LmtFault *fault);
 /* 1..128, counted if it wasn't. */
 guint32 sm_clamp_locks (SmDecoder *decoder, gint64 locks);
 /* Without overflow. */

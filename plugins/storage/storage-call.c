@@ -126,12 +126,8 @@ sm_argument_int (const LmtSpan *found, guint arg, gint64 *value, LmtFault *fault
 gboolean
 sm_argument_payload (const LmtSpan *found, guint arg, const char *tag, LmtCursor *payload, LmtFault *fault)
 {
-  LmtCursor cursor = sm_cursor (found[arg]);
-  LmtSpan span;
-  if (!sm_expect_tag (&cursor, tag, &span, NULL, sm_arguments[arg].wrong_type, fault))
-    return sm_fault (fault, fault->reason, sm_argument_places[arg]);
-  *payload = sm_cursor (span);
-  return TRUE;
+  return sm_open_tag (found[arg], tag, payload, sm_arguments[arg].wrong_type, fault)
+         || sm_fault (fault, fault->reason, sm_argument_places[arg]);
 }
 
 guint32
@@ -161,12 +157,10 @@ sm_note_keys (SmDecoder *d, const SmKeyList *list)
 }
 
 gboolean
-sm_argument_layout (const LmtSpan *found, SmLayout *layout, LmtFault *fault)
+sm_argument_layout (SmDecoder *d, const LmtSpan *found, SmLayout *layout, LmtFault *fault)
 {
-  LmtCursor payload;
-  if (!sm_argument_payload (found, ARG_LAYOUT, "MemoryLayoutDesc", &payload, fault))
-    return FALSE;
-  return sm_read_layout (&payload, layout, fault) || sm_fault (fault, fault->reason, sm_argument_places[ARG_LAYOUT]);
+  return sm_read_tagged_layout (found[ARG_LAYOUT], layout, &d->reader, sm_arguments[ARG_LAYOUT].wrong_type, fault)
+         || sm_fault (fault, fault->reason, sm_argument_places[ARG_LAYOUT]);
 }
 
 /* -------- calls with a plain list of keys -------- */
@@ -231,7 +225,7 @@ decode_listed (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolean *missi
           *missing = TRUE;
           return sm_fault (fault, sm_arguments[ARG_LAYOUT].absent, "args");
         }
-      if (!sm_argument_layout (found, &layout, fault))
+      if (!sm_argument_layout (d, found, &layout, fault))
         return FALSE;
       if (found[ARG_MODE].data != NULL && !read_write_mode (found, &call->write_mode, fault))
         return FALSE;

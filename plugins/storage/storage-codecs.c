@@ -305,18 +305,32 @@ sm_read_layout (LmtCursor *payload, SmLayout *value, LmtFault *fault)
   return TRUE;
 }
 
+gboolean
+sm_read_tagged_layout (LmtSpan value, SmLayout *layout, SmKeyReader *reader, const char *other, LmtFault *fault)
+{
+  LmtCursor payload;
+  if (reader != NULL && reader->layout_len == value.len && value.len > 0 && memcmp (reader->layout, value.data, value.len) == 0)
+    {
+      *layout = (SmLayout){ reader->layout_bytes, reader->layout_tensors, 0 };
+      return TRUE;
+    }
+  if (!sm_open_tag (value, "MemoryLayoutDesc", &payload, other, fault) || !sm_read_layout (&payload, layout, fault))
+    return FALSE;
+  if (reader != NULL && value.len <= sizeof reader->layout)
+    {
+      memcpy (reader->layout, value.data, value.len);
+      reader->layout_len = (guint)value.len;
+      reader->layout_bytes = layout->bytes;
+      reader->layout_tensors = layout->n_tensors;
+    }
+  return TRUE;
+}
+
 /* The member is a tagged MemoryLayoutDesc. */
 static gboolean
-member_layout (const LmtSpan *member, const SmField *field, SmLayout *layout, LmtFault *fault)
+member_layout (const LmtSpan *member, const SmField *field, SmLayout *layout, SmKeyReader *reader, LmtFault *fault)
 {
-  LmtSpan payload;
-  if (!need (member, field, fault))
-    return FALSE;
-  LmtCursor cursor = sm_cursor (*member);
-  if (!sm_expect_tag (&cursor, "MemoryLayoutDesc", &payload, NULL, field->wrong_type, fault))
-    return FALSE;
-  lmt_cursor_init (&cursor, payload);
-  return sm_read_layout (&cursor, layout, fault);
+  return need (member, field, fault) && sm_read_tagged_layout (*member, layout, reader, field->wrong_type, fault);
 }
 
 gboolean
@@ -427,7 +441,7 @@ sm_read_grouped_keys (LmtCursor *payload, SmGroupedKeys *value, SmKeyReader *rea
     return sm_fault_type (fault, payload, "GroupedObjectKeys is not a map", "map");
   if (!need (&members[KEYS], &fields[KEYS], fault)
       || !member_group (&members[GROUP], &fields[GROUP], "GroupedObjectKeys.object_group_id below 0", &value->group, fault)
-      || !member_layout (&members[LAYOUT], &fields[LAYOUT], &value->layout, fault)
+      || !member_layout (&members[LAYOUT], &fields[LAYOUT], &value->layout, reader, fault)
       || !member_int (&members[WINDOW], &fields[WINDOW], &value->window, fault))
     return FALSE;
   if (value->window != -1 && value->window < 1)
@@ -482,7 +496,7 @@ sm_read_task_spec (LmtCursor *payload, SmTaskSpec *value, SmKeyReader *reader, L
                                      SM_FIELD ("PrefetchTaskSpec", "allowed_l1_memory_tags"),
                                      SM_FIELD ("PrefetchTaskSpec", "allowed_l2_memory_tags") };
   static const char *const policies[] = { "prefix", "full", NULL }; /* order of SmPolicy */
-  LmtSpan members[N], inner;
+  LmtSpan members[N];
   SmWord lock = { 0, 0 };
   memset (value, 0, sizeof *value);
   if (!sm_collect (payload, fields, N, members, reader))
@@ -497,10 +511,8 @@ sm_read_task_spec (LmtCursor *payload, SmTaskSpec *value, SmKeyReader *reader, L
   LmtCursor cursor = sm_cursor (members[POLICY]);
   if (!read_word (&cursor, policies, &value->policy, "unknown PrefetchTaskSpec.fetching_policy", fault))
     return FALSE;
-  cursor = sm_cursor (members[LOCK]);
-  if (!sm_expect_tag (&cursor, "PrefetchLockMode", &inner, NULL, fields[LOCK].wrong_type, fault))
+  if (!sm_open_tag (members[LOCK], "PrefetchLockMode", &cursor, fields[LOCK].wrong_type, fault))
     return FALSE;
-  cursor = sm_cursor (inner);
   if (!sm_read_lock_mode (&cursor, &lock, fault) || !member_tag_list (&members[L1_TAGS], &fields[L1_TAGS], &value->l1_tags, fault)
       || !member_tag_list (&members[L2_TAGS], &fields[L2_TAGS], &value->l2_tags, fault))
     return FALSE;
@@ -515,15 +527,11 @@ static gboolean
 member_word (const LmtSpan *member, const SmField *field, const char *tag, gboolean (*read) (LmtCursor *, SmWord *, LmtFault *),
              guint32 *value, LmtFault *fault)
 {
-  LmtSpan payload;
+  LmtCursor payload;
   SmWord word = { 0, 0 };
   if (member->data == NULL)
     return TRUE;
-  LmtCursor cursor = sm_cursor (*member);
-  if (!sm_expect_tag (&cursor, tag, &payload, NULL, field->wrong_type, fault))
-    return FALSE;
-  cursor = sm_cursor (payload);
-  if (!read (&cursor, &word, fault))
+  if (!sm_open_tag (*member, tag, &payload, field->wrong_type, fault) || !read (&payload, &word, fault))
     return FALSE;
   *value = word.value;
   return TRUE;
@@ -549,7 +557,7 @@ sm_read_request_spec (LmtCursor *payload, SmRequestSpec *value, SmKeyReader *rea
           SM_FIELD ("PrefetchRequestSpec", "extra_count"), SM_FIELD ("PrefetchRequestSpec", "policy"),
           SM_FIELD ("PrefetchRequestSpec", "attn_desc"),   SM_FIELD ("PrefetchRequestSpec", "group_layout_descs"),
           SM_FIELD ("PrefetchRequestSpec", "layout_desc"), SM_FIELD ("PrefetchRequestSpec", "mode") };
-  LmtSpan members[N], inner;
+  LmtSpan members[N];
   memset (value, 0, sizeof *value);
   value->attn = (SmAttn){ { (const guint8 *)"\xff", 1 }, 1, 1, 0 };
   value->readers = 1;
@@ -577,10 +585,9 @@ sm_read_request_spec (LmtCursor *payload, SmRequestSpec *value, SmKeyReader *rea
     return FALSE;
   if (members[ATTN].data != NULL)
     {
-      LmtCursor cursor = sm_cursor (members[ATTN]);
-      if (!sm_expect_tag (&cursor, "AttnWindowDesc", &inner, NULL, fields[ATTN].wrong_type, fault))
+      LmtCursor cursor;
+      if (!sm_open_tag (members[ATTN], "AttnWindowDesc", &cursor, fields[ATTN].wrong_type, fault))
         return FALSE;
-      cursor = sm_cursor (inner);
       if (!sm_read_attn (&cursor, &value->attn, fault))
         return FALSE;
     }
@@ -588,7 +595,7 @@ sm_read_request_spec (LmtCursor *payload, SmRequestSpec *value, SmKeyReader *rea
     value->group_layouts = members[LAYOUTS];
   else if (members[LAYOUT].data == NULL)
     return sm_fault (fault, fields[LAYOUTS].absent, NULL);
-  else if (!member_layout (&members[LAYOUT], &fields[LAYOUT], &value->layout, fault))
+  else if (!member_layout (&members[LAYOUT], &fields[LAYOUT], &value->layout, reader, fault))
     return FALSE;
   value->keys = members[KEYS];
   return TRUE;
@@ -725,8 +732,12 @@ static const LmtCodecOps codecs[] = {
 gboolean
 sm_tag_is_known (LmtSpan tag)
 {
+  static const guint32 lengths
+      = 1u << 3 | 1u << 5 | 1u << 9 | 1u << 10 | 1u << 11 | 1u << 12 | 1u << 14 | 1u << 16 | 1u << 17 | 1u << 19;
+  if (tag.len > 31 || (lengths >> tag.len & 1) == 0)
+    return FALSE;
   for (guint i = 0; i < G_N_ELEMENTS (codecs); i++)
-    if (lmt_span_equal_str (tag, codecs[i].tag, strlen (codecs[i].tag)))
+    if (codecs[i].tag[0] == (char)tag.data[0] && lmt_span_equal_str (tag, codecs[i].tag, strlen (codecs[i].tag)))
       return TRUE;
   return FALSE;
 }

@@ -220,6 +220,16 @@ gint sm_unwrap (LmtCursor *cursor, LmtSpan *tag, LmtSpan *payload, struct _SmKey
 gboolean sm_expect_tag (LmtCursor *cursor, const char *tag, LmtSpan *payload, struct _SmKeyReader *reader, const char *other,
                         LmtFault *fault);
 
+/* A wrapper in the form every release writes, two members and `__t__` first: the cursor moves to the payload. FALSE: another
+ * form. */
+gboolean sm_open_plain (LmtCursor *cursor, LmtSpan *tag);
+
+/* As sm_expect_tag() of a span that is exactly one value: nothing is walked. */
+gboolean sm_open_tag (LmtSpan value, const char *tag, LmtCursor *payload, const char *other, LmtFault *fault);
+
+/* A whole value that must be a tagged MemoryLayoutDesc. @reader: (nullable): remembers the last one. */
+gboolean sm_read_tagged_layout (LmtSpan value, SmLayout *layout, struct _SmKeyReader *reader, const char *other, LmtFault *fault);
+
 /* Steps into an array, a wrapped `tuple` or `set`. @other: the reason if it is something else. */
 gboolean sm_enter_array (LmtCursor *cursor, guint32 *n, struct _SmKeyReader *reader, const char *other, LmtFault *fault);
 

@@ -308,6 +308,58 @@ is_behind_last (const SmKeyReader *reader, const guint8 *start)
   return reader->n_lists == 0 || reader->lists[reader->n_lists - 1].start < start;
 }
 
+/* The short forms, which are nearly all of a record: -1: another form, or cut; else how many values follow in its place. */
+static inline gint
+skip_short (LmtCursor *cursor)
+{
+  const guint8 *p = cursor->pos;
+  gsize room = (gsize)(cursor->end - p), size = 1;
+  if (room == 0)
+    return -1;
+  guint8 head = *p;
+  if (head < 0x80 || head >= 0xe0 || head == 0xc0 || head == 0xc2 || head == 0xc3) /* small integers, nil, bool */
+    size = 1;
+  else if (head < 0x90) /* map */
+    {
+      cursor->pos++;
+      return 2 * (head & 0x0f);
+    }
+  else if (head < 0xa0) /* array: maybe one of keys */
+    return -1;
+  else if (head < 0xc0) /* str */
+    size = 1 + (gsize)(head & 0x1f);
+  else if (head >= 0xcc && head <= 0xcf) /* unsigned */
+    size = 1 + ((gsize)1 << (head - 0xcc));
+  else
+    return -1;
+  if (size > room)
+    return -1;
+  cursor->pos += size;
+  return 0;
+}
+
+/* A list of keys just behind its head at @start: read at once, or known already. FALSE: an ordinary array. */
+static gboolean
+skip_keys (SmKeyReader *reader, LmtCursor *cursor, const guint8 *start, guint32 n)
+{
+  if (cursor->end - cursor->pos <= HEAD_BYTES || memcmp (cursor->pos, RUN_HEAD, HEAD_BYTES) != 0)
+    return FALSE;
+  const SmKeyList *known = recall (reader, start);
+  SmKeyList list = { .start = start };
+  LmtCursor ahead = *cursor;
+  if (known != NULL)
+    {
+      cursor->pos = known->end;
+      reader->hint = (guint)(known - reader->lists); /* this was no use of the list */
+      return TRUE;
+    }
+  if (!is_behind_last (reader, start) || !read_fast (reader, &ahead, n, &list))
+    return FALSE;
+  list.end = cursor->pos = ahead.pos;
+  remember (reader, &list);
+  return TRUE;
+}
+
 gboolean
 sm_key_reader_skip (SmKeyReader *reader, LmtCursor *cursor)
 {
@@ -315,6 +367,12 @@ sm_key_reader_skip (SmKeyReader *reader, LmtCursor *cursor)
   for (guint64 left = 1; left > 0; left--)
     {
       const guint8 *start = cursor->pos;
+      gint more = skip_short (cursor);
+      if (more >= 0)
+        {
+          left += (guint)more;
+          continue;
+        }
       switch (lmt_cursor_next (cursor, &token))
         {
         case LMT_TYPE_NONE:
@@ -324,25 +382,8 @@ sm_key_reader_skip (SmKeyReader *reader, LmtCursor *cursor)
           left += (guint64)token.count * 2;
           break;
         case LMT_TYPE_ARRAY:
-          if (cursor->end - cursor->pos > HEAD_BYTES && memcmp (cursor->pos, RUN_HEAD, HEAD_BYTES) == 0)
-            {
-              const SmKeyList *known = recall (reader, start);
-              SmKeyList list = { .start = start };
-              LmtCursor ahead = *cursor;
-              if (known != NULL)
-                {
-                  cursor->pos = known->end;
-                  reader->hint = (guint)(known - reader->lists); /* this was no use of the list */
-                  break;
-                }
-              if (is_behind_last (reader, start) && read_fast (reader, &ahead, token.count, &list))
-                {
-                  list.end = cursor->pos = ahead.pos;
-                  remember (reader, &list);
-                  break;
-                }
-            }
-          left += token.count;
+          if (reader == NULL || !skip_keys (reader, cursor, start, token.count))
+            left += token.count;
           break;
         default:
           break;

@@ -29,6 +29,7 @@ typedef struct
 enum
 {
   SM_KEYS_AHEAD = 16,
+  SM_LAYOUT_BYTES = 240,
 };
 
 struct _SmKeyReader
@@ -48,6 +49,10 @@ struct _SmKeyReader
   guint n_pending;
   guint pending_at[SM_KEYS_AHEAD];
   LmtKeyFields pending[SM_KEYS_AHEAD]; /* keys not looked up yet: `keys` holds NULL there */
+  guint layout_len;                    /* the last MemoryLayoutDesc as it stood, wrapper and all: a trace has few */
+  guint8 layout[SM_LAYOUT_BYTES];
+  guint64 layout_bytes;
+  guint32 layout_tensors;
 };
 
 void sm_key_reader_init (SmKeyReader *reader, LmtKeyTable *table);
@@ -55,7 +60,7 @@ void sm_key_reader_clear (SmKeyReader *reader);
 void sm_key_reader_begin (SmKeyReader *reader);
 void sm_key_reader_end (SmKeyReader *reader, gboolean keep);
 
-/* Steps over one value; key lists in it are read on the way. FALSE: broken bytes. */
+/* Steps over one value; key lists in it are read on the way. @reader: (nullable): just steps. FALSE: broken bytes. */
 gboolean sm_key_reader_skip (SmKeyReader *reader, LmtCursor *cursor);
 /* The value at @value is a list of ObjectKeys. @where: place with one %u. @not_array: the reason if it is no list. */
 gboolean sm_key_reader_read (SmKeyReader *reader, LmtSpan value, const char *where, const char *not_array, SmKeyList *list,

@@ -51,10 +51,18 @@ sm_fault_type (LmtFault *fault, const LmtCursor *cursor, const char *reason, con
   return sm_fault (fault, type == LMT_TYPE_EXT ? "extension type" : reason, NULL);
 }
 
-static gboolean
-skip (LmtCursor *cursor, SmKeyReader *reader)
+/* A str; nearly always a short one. */
+static inline gboolean
+read_name (LmtCursor *cursor, LmtSpan *name)
 {
-  return reader != NULL ? sm_key_reader_skip (reader, cursor) : lmt_cursor_skip (cursor);
+  const guint8 *p = cursor->pos;
+  if (p < cursor->end && (*p & 0xe0) == 0xa0 && cursor->end - p > (*p & 0x1f))
+    {
+      *name = (LmtSpan){ p + 1, *p & 0x1f };
+      cursor->pos = name->data + name->len;
+      return TRUE;
+    }
+  return lmt_cursor_read_str (cursor, name);
 }
 
 gboolean
@@ -68,7 +76,7 @@ sm_collect (LmtCursor *cursor, const SmField *fields, guint n_fields, LmtSpan *m
     {
       LmtSpan key;
       guint f = n_fields;
-      if (lmt_cursor_read_str (cursor, &key))
+      if (read_name (cursor, &key))
         {
           for (f = 0; f < n_fields; f++)
             if (lmt_span_equal_str (key, fields[f].name, fields[f].len))
@@ -77,7 +85,7 @@ sm_collect (LmtCursor *cursor, const SmField *fields, guint n_fields, LmtSpan *m
       else if (!lmt_cursor_skip (cursor)) /* nested maps may have keys of any kind */
         return FALSE;
       const guint8 *start = cursor->pos;
-      if (!skip (cursor, f < n_fields ? reader : NULL))
+      if (!sm_key_reader_skip (f < n_fields ? reader : NULL, cursor))
         return FALSE;
       if (f < n_fields)
         {
@@ -88,12 +96,39 @@ sm_collect (LmtCursor *cursor, const SmField *fields, guint n_fields, LmtSpan *m
   return TRUE;
 }
 
+gboolean
+sm_open_plain (LmtCursor *cursor, LmtSpan *tag)
+{
+  static const guint8 head[] = { 0x82, 0xa5, '_', '_', 't', '_', '_' };
+  LmtCursor at = *cursor;
+  if ((gsize)(at.end - at.pos) < sizeof head || memcmp (at.pos, head, sizeof head) != 0)
+    return FALSE;
+  at.pos += sizeof head;
+  if (at.pos == at.end || (*at.pos & 0xe0) != 0xa0 || !read_name (&at, tag) || at.end - at.pos < 2 || at.pos[0] != 0xa1
+      || at.pos[1] != 'v')
+    return FALSE;
+  at.pos += 2;
+  *cursor = at;
+  return TRUE;
+}
+
 gint
 sm_unwrap (LmtCursor *cursor, LmtSpan *tag, LmtSpan *payload, SmKeyReader *reader, LmtFault *fault)
 {
   static const SmField fields[] = { { "__t__", 5, NULL, NULL }, { "v", 1, NULL, NULL } };
   LmtSpan members[2];
   LmtCursor ahead = *cursor;
+  if (sm_open_plain (&ahead, tag) && sm_tag_is_known (*tag))
+    {
+      const guint8 *start = ahead.pos;
+      if (sm_key_reader_skip (reader, &ahead))
+        {
+          *payload = (LmtSpan){ start, (gsize)(ahead.pos - start) };
+          cursor->pos = ahead.pos;
+          return 1;
+        }
+    }
+  ahead = *cursor;
   if (lmt_cursor_peek (cursor) != LMT_TYPE_MAP || !sm_collect (&ahead, fields, 2, members, reader) || members[0].data == NULL)
     return 0;
   LmtCursor word = sm_cursor (members[0]);
@@ -135,6 +170,20 @@ sm_expect_tag (LmtCursor *cursor, const char *tag, LmtSpan *payload, SmKeyReader
   fault->expected = tag;
   lmt_fault_set_detail (fault, (const char *)found.data, found.len);
   return sm_fault (fault, other, NULL);
+}
+
+gboolean
+sm_open_tag (LmtSpan value, const char *tag, LmtCursor *payload, const char *other, LmtFault *fault)
+{
+  LmtSpan found, inner;
+  LmtCursor cursor = sm_cursor (value);
+  *payload = cursor;
+  if (sm_open_plain (payload, &found) && lmt_span_equal_str (found, tag, strlen (tag)))
+    return TRUE;
+  if (!sm_expect_tag (&cursor, tag, &inner, NULL, other, fault))
+    return FALSE;
+  *payload = sm_cursor (inner);
+  return TRUE;
 }
 
 gboolean
