@@ -60,9 +60,12 @@ typedef struct
   guint64 memory_bytes;
   gboolean data_wanted;
   const char *const *yes_destroy;
-  void (*message) (gpointer data, const char *kind, const char *text); /* any thread */
+  /* On the driving thread, inside open, submit, reap, take, pump and close; control characters are gone. Kinds that begin with
+   * "info" are info lines, others warnings. At most ten of a kind, how many more comes at close. NULL: GLib's log. */
+  void (*message) (gpointer data, const char *kind, const char *text);
   gpointer message_data;
-  guint64 capacity_override; /* check-adapter: 0 = the configuration's */
+  guint64 largest_object_bytes; /* 0 = unknown */
+  guint64 capacity_override;    /* check-adapter: 0 = the configuration's */
 } LmtL2Params;
 
 /* Opens, registers memory, scans. @config is borrowed until lmt_l2_free(). Events of the scan (STORED, oldest first) go to the

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <stdio.h>
+
 #include "lmt-log.h"
 #include "lmt-report.h"
 
@@ -11,7 +13,12 @@ G_BEGIN_DECLS
  */
 typedef struct _LmtOutput LmtOutput;
 
-typedef enum { LMT_FORMAT_TEXT, LMT_FORMAT_JSON, LMT_FORMAT_CSV } LmtFormat;
+typedef enum
+{
+  LMT_FORMAT_TEXT,
+  LMT_FORMAT_JSON,
+  LMT_FORMAT_CSV
+} LmtFormat;
 
 LmtOutput *lmt_output_new (const char *command, LmtFormat format, const char *path, gboolean quiet, LmtWarnings *warnings);
 void lmt_output_free (LmtOutput *output);
@@ -26,16 +33,23 @@ gboolean lmt_output_check (LmtOutput *output, GError **error);
 gboolean lmt_output_check_path (const char *path, GError **error);
 
 /**
- * lmt_output_report: text, CSV or the envelope `{"schema": "lmtrace/COMMAND/1", "title", "metrics", "warnings", "partial", "exit"}`.
+ * lmt_output_report: text, CSV or the envelope `{"schema": "lmtrace/COMMAND/1", "title", "metrics", "warnings", "partial",
+ * "exit"}`.
  * @csv: (nullable): the report's CSV form; NULL: the general one of lmt_report_to_csv()
  */
-gboolean lmt_output_report (LmtOutput *output, const LmtReport *report, const char *csv, gboolean partial, int exit_code, GError **error);
+gboolean lmt_output_report (LmtOutput *output, const LmtReport *report, const char *csv, gboolean partial, int exit_code,
+                            GError **error);
 /* For reports that aren't sections: ready text, and `metrics` as the text of a JSON object. */
-gboolean lmt_output_raw (LmtOutput *output, const char *title, const char *text, const char *metrics_json, const char *csv, gboolean partial,
-                         int exit_code, GError **error);
+gboolean lmt_output_raw (LmtOutput *output, const char *title, const char *text, const char *metrics_json, const char *csv,
+                         gboolean partial, int exit_code, GError **error);
 /* The envelope of a failure, only with --format json. `file` and `offset` are taken from the message's form. */
 void lmt_output_failure (LmtOutput *output, const GError *error, int exit_code);
 
+/* Does the name ask for compression: `.gz`, `.zst`? */
+gboolean lmt_output_is_packed (const char *path);
+/* A stream on @fd, packed if the name of @path asks for it. The stream owns @fd (fileno() is -1 for a packed one); NULL: errno,
+ * and @fd is still the caller's. fclose() fails if the rest could not be written. */
+FILE *lmt_output_open_stream (int fd, const char *path);
 /* Writes to a temporary name beside @path and renames. `-`: stdout; devices and pipes are written in place. */
 gboolean lmt_output_write_file (const char *path, const char *data, gssize len, GError **error);
 /* stdout: TRUE on success; EPIPE ends quietly with exit 0 by way of lmt_output_stdout_closed(). */
