@@ -32,7 +32,11 @@ decode (StorageSession *session, guint32 op, const LmtRecord *record, SmCall *ca
   gboolean missing = FALSE;
 
   if (sm_decoder_decode (session->decoder, op, record, call, &missing, &outcome->fault))
-    return TRUE;
+    {
+      if (G_UNLIKELY (session->record != NULL))
+        storage_record_call (session->record, record->qualname, record->args);
+      return TRUE;
+    }
   outcome->fault.number = record->number;
   outcome->fault.offset = record->offset;
   outcome->missing_argument = missing;

@@ -44,6 +44,10 @@ check_flags (const LmtReplayEnv *env, const StorageFlags *flags, GError **error)
   if (flags->verify_data && g_strcmp0 (flags->payload, "zero") == 0)
     return refuse (error,
                    "--verify-data: expected --payload pattern, found zero: nothing tells one object's zeros from another's");
+  if (g_strcmp0 (flags->trace_level, "events") == 0)
+    return refuse (error, "--trace-level: expected storage, found events: a storage replay has none");
+  if (flags->trace_level != NULL && flags->trace_output != NULL && env->n_sessions > 1)
+    return refuse (error, "--trace-output: expected one FILE, found several");
   if (flags->state_out != NULL && (env->n_headers > 1 || env->n_sessions > 1))
     return refuse (error, "--state-out: expected one FILE, found several");
   return TRUE;
@@ -78,6 +82,7 @@ storage_free (gpointer user_data)
   storage_prefetches_free (session->prefetches, session->keys);
   storage_state_free (session->state);
   storage_hashes_free (session->hashes, NULL);
+  storage_record_close (session->record, NULL);
   g_clear_pointer (&session->sm, lmt_sm_free);
   if (session->l2 != NULL)
     for (guint i = 0; i < session->config->sm.n_l2; i++)
@@ -286,6 +291,21 @@ start_hashes (StorageSession *session, GError **error)
 }
 
 static gboolean
+start_record (StorageSession *session, GError **error)
+{
+  const StorageFlags *flags = session->flags;
+
+  if (flags->trace_level == NULL)
+    {
+      if (flags->trace_output != NULL)
+        say (session, "trace-output", "--trace-output: without --trace-level it has no effect");
+      return TRUE;
+    }
+  session->record = storage_record_new (flags->trace_output, session->config, session->env->clock, error);
+  return session->record != NULL;
+}
+
+static gboolean
 storage_start (gpointer user_data, GError **error)
 {
   StorageSession *session = user_data;
@@ -317,7 +337,7 @@ storage_start (gpointer user_data, GError **error)
       memcpy (session->base, totals->status, sizeof session->base);
       session->base_malformed = totals->malformed;
     }
-  if (!start_hashes (session, error) || !storage_watch_start (session, error))
+  if (!start_hashes (session, error) || !start_record (session, error) || !storage_watch_start (session, error))
     return FALSE;
   tell_what_misses_mean (session);
   session->started = TRUE;
@@ -408,14 +428,21 @@ take_state (StorageSession *session)
 }
 
 static void
-end_hashes (StorageSession *session)
+end_logs (StorageSession *session)
 {
   g_autoptr (GError) error = NULL;
 
-  if (storage_hashes_free (g_steal_pointer (&session->hashes), &error))
-    return;
-  say (session, "lookup-hash-log", "%s", error->message);
-  session->failed = TRUE;
+  if (!storage_hashes_free (g_steal_pointer (&session->hashes), &error))
+    {
+      say (session, "lookup-hash-log", "%s", error->message);
+      session->failed = TRUE;
+      g_clear_error (&error);
+    }
+  if (!storage_record_close (g_steal_pointer (&session->record), &error))
+    {
+      say (session, "trace-output", "%s", error->message);
+      session->failed = TRUE;
+    }
 }
 
 static void
@@ -457,7 +484,7 @@ storage_finish (gpointer user_data, gboolean interrupted)
   session->stores_left = lmt_sm_stores_outstanding (session->sm, G_MAXUINT32);
   session->prefetches_left = storage_prefetches_flush (session);
   take_state (session);
-  end_hashes (session);
+  end_logs (session);
   storage_locks_get_figures (session->locks, sm_driver_now (session->driver), &session->lock_figures);
   lmt_sm_release_leaks (session->sm, sm_driver_now (session->driver), &session->leaked_read_locks, &session->leaked_reservations);
   close_all (session, drained);
@@ -480,12 +507,23 @@ static char *
 storage_digest_row (gpointer user_data, guint file)
 {
   StorageSession *session = user_data;
+  const GPtrArray *diff;
 
   if (file >= session->env->n_headers)
     return NULL;
   g_clear_pointer (&session->digest, storage_digest_free);
   session->digest = storage_digest_new (session->config, session->env->headers[file], session->env->compat);
-  return session->digest != NULL ? g_strdup (session->digest->row) : NULL;
+  if (session->digest == NULL)
+    return NULL;
+  diff = session->digest->diff;
+  for (guint i = 0; diff != NULL && i < diff->len; i++)
+    {
+      const StorageDiff *one = diff->pdata[i];
+
+      g_info ("Configuration differs: field=%s, recorded=%s, replay=%s", one->path,
+              one->recorded != NULL ? one->recorded : "absent", one->replay != NULL ? one->replay : "absent");
+    }
+  return g_strdup (session->digest->row);
 }
 
 static int

@@ -9,6 +9,7 @@
 #include "storage-hashes.h"
 #include "storage-locks.h"
 #include "storage-pool.h"
+#include "storage-record.h"
 #include "storage-settle.h"
 #include "storage-state.h"
 
@@ -69,6 +70,7 @@ typedef struct
   StoragePrefetches *prefetches;
   StorageState *state;
   StorageHashes *hashes; /* (nullable) */
+  StorageRecord *record; /* (nullable) */
   guint8 *readable;      /* scratch of the enter handler */
   guint cap_readable;
 
@@ -84,7 +86,7 @@ typedef struct
   {
     guint64 completed;
     gint64 since_ns; /* nothing completed since; 0: nothing in flight */
-  } *stalls;
+  } * stalls;
   guint64 last_in_bytes;
   guint64 last_out_bytes;
   struct _StorageMetrics *metrics;

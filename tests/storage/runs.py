@@ -243,6 +243,20 @@ def test_lookup_hash_log(folder):
     expect(line["seq_len"] == len(line["chunk_hashes"]), line)
 
 
+def test_records_itself(folder):
+    """A replay can be recorded, and its recording replays to the same outcome."""
+    path = os.path.join(folder, "again.lct")
+    first = Run(EDGE, *LRU, "--speed", "0", "--trace-level", "storage", "--trace-output", path, folder=folder)
+    expect(first.code == 0, first.err)
+    second = Run(path, *LRU, "--speed", "0", folder=folder)
+    expect(second.code == 0 and second.state == first.state, second.err)
+    expect(second.metrics["overall"]["digest"].startswith(("match", "equal")), second.metrics["overall"])
+    alone = Run(EDGE, *LRU, "--speed", "0", "--trace-output", os.path.join(folder, "no.lct"), folder=folder)
+    expect(alone.code == 0 and "--trace-output" in alone.err and not os.path.exists(os.path.join(folder, "no.lct")), alone.err)
+    refused = Run(EDGE, *LRU, "--speed", "0", "--trace-level", "events", folder=folder)
+    expect(refused.code == 2 and "--trace-level" in refused.err, refused.err)
+
+
 def test_metrics_while_running(folder):
     port = 20000 + os.getpid() % 20000
     command = [os.environ["LMT_LMTRACE"], "replay", "--no-csv", "-q", L2FS, *LRU, "--prometheus-port", str(port)]
