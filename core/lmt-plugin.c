@@ -84,7 +84,7 @@ note_file (LmtRegistry *registry, const char *path, const struct stat *st)
 static int
 compare_names (gconstpointer a, gconstpointer b)
 {
-  return strcmp (*(const char *const *) a, *(const char *const *) b);
+  return strcmp (*(const char *const *)a, *(const char *const *)b);
 }
 
 static void
