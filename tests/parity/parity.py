@@ -26,6 +26,8 @@ from lmcache.v1.distributed.config import add_storage_manager_args, parse_args_t
 from lmcache.v1.mp_observability.config import ObservabilityConfig
 from lmcache.v1.mp_observability.trace.recorder import StorageTraceRecorder
 
+import random_trace
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DATA = os.path.join(TOP, "tests", "data")
 QUIET = ObservabilityConfig(enabled=True, metrics_enabled=False, logging_enabled=False, tracing_enabled=False)
@@ -159,6 +161,33 @@ for golden in ("tiny", "basic", "groups", "mix"):
                  [x for x in golden_flags if x not in ("--shm-name", "")])
 
 
+def random_check(seed, name, size_gb, policy, more, step):
+    """A random trace, paced so slowly that LMCache's background work is done between two calls."""
+    def one():
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, f"random-{seed}.lct")
+            random_trace.write(path, seed, 60, step)
+            sides = []
+            for side in (peer_replay, our_replay):
+                where = os.path.join(folder, side.__name__)
+                os.mkdir(where)
+                flags = ["--l1-size-gb", size_gb, "--eviction-policy", policy, "--no-l1-use-lazy",
+                         *[x.replace("<L2DIR>", where) for x in more]]
+                sides.append((side(path, flags), sorted((e.name, e.stat().st_size) for e in os.scandir(where))))
+        (theirs, their_files), (ours, our_files) = sides
+        for what in theirs:
+            equal(f"seed {seed} {what}", ours[what], theirs[what])
+        equal(f"seed {seed} files", our_files, their_files)
+    one.__name__ = f"random_{name}_{seed}"
+    CHECKS.append(one)
+
+
+FS = ["--l2-adapter", '{"type":"fs","base_path":"<L2DIR>"}']
+VARIANTS = [("l1", "0.0009765625", "LRU", [], 0.004), ("oom", "0.00006103515625", "noop", [], 0.004),
+            ("fs", "0.0009765625", "noop", FS, 0.05), ("skip", "0.0009765625", "noop", FS + ["--l2-store-policy", "skip_l1"], 0.05),
+            ("retain", "0.000244140625", "noop", FS + ["--l2-prefetch-policy", "retain", "--l2-store-policy", "skip_l1"], 0.05)]
+
+
 @check
 def fs_directories():
     """One trace, two directories: the same names and sizes, and each side reads what the other wrote."""
@@ -233,7 +262,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--results", action="store_true")
     parser.add_argument("--only", default="")
+    parser.add_argument("--seeds", default="1..1", help="random traces of these seeds, for each variant")
     options = parser.parse_args()
+    first, _, last = options.seeds.partition("..")
+    for seed in range(int(first), int(last or first) + 1):
+        for variant in VARIANTS:
+            random_check(seed, *variant)
     passed = failed = 0
     for function in CHECKS:
         if options.only not in function.__name__:
