@@ -249,8 +249,7 @@ run_config_table (Scenario *scenario)
   const LmtJson *cases = lmt_json_get_member (scenario->json, "cases");
   g_autoptr (LmtRegistry) registry = lmt_registry_new ();
 
-  if (strcmp (scenario->name, "config-l1-manager") != 0 && strcmp (scenario->name, "config-flags") != 0
-      && lmt_registry_get_l2 (registry, "mock", NULL) == NULL)
+  if (strcmp (scenario->name, "config-flags") != 0 && lmt_registry_get_l2 (registry, "mock", NULL) == NULL)
     {
       scenario->skip = g_strdup ("no adapter \"mock\": set LMTRACE_PLUGIN_PATH");
       return;

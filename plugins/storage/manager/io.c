@@ -337,6 +337,8 @@ sm_task_deadlines (LmtSm *sm)
       memset (codes, LMT_L2_TIMEOUT, task->io.n);
       deadline_unlink (sm, task);
       task->late = TRUE;
+      if (task->orphan) /* nobody waits for it, only its buffers and locks */
+        continue;
       complete (sm, task, codes, 0);
       task->orphan = TRUE;
       task->request = NULL;

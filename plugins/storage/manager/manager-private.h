@@ -70,7 +70,7 @@ typedef struct
   gpointer data;
   gsize size; /* bytes */
 } SmScratch;
-/* At least @bytes, contents undefined after growth. */
+/* At least @bytes, contents undefined after growth; never NULL. */
 gpointer sm_scratch (SmScratch *scratch, gsize bytes);
 
 /**

@@ -64,7 +64,7 @@ sm_evict_keys_grow (SmEvictKeys *keys, guint wanted)
 gpointer
 sm_scratch (SmScratch *scratch, gsize bytes)
 {
-  if (G_UNLIKELY (bytes > scratch->size))
+  if (G_UNLIKELY (bytes > scratch->size || scratch->data == NULL))
     {
       scratch->size = MAX (MAX (scratch->size * 2, 256), bytes);
       g_free (scratch->data);
