@@ -46,6 +46,7 @@ struct _SmDriver
   int *fds;
   gint64 origin_ns;
   gint64 now; /* manager's clock */
+  gint64 call_end_ns;
   DriverList waited;
   DriverList strays;
   DriverTask *spare;
@@ -154,6 +155,35 @@ to_host_ns (const SmDriver *driver, gint64 manager_ns)
   return host >= 9.2e18 ? G_MAXINT64 : (gint64)host;
 }
 
+static gboolean
+steal_wrong (SmDriver *driver, guint64 request)
+{
+  gboolean found = FALSE;
+
+  for (guint i = driver->wrong->len; i > 0; i--)
+    if (g_array_index (driver->wrong, guint64, i - 1) == request)
+      {
+        g_array_remove_index_fast (driver->wrong, i - 1);
+        found = TRUE;
+      }
+  return found;
+}
+
+/* @done_ns: when what led to them ended: the call, or an I/O. */
+static void
+collect_results (SmDriver *driver, gint64 done_ns)
+{
+  SmPrefetchResult result;
+
+  while (lmt_sm_next_result (driver->sm, &result))
+    {
+      gboolean wrong = driver->wrong->len > 0 && steal_wrong (driver, result.request);
+
+      if (driver->result != NULL)
+        driver->result (&result, wrong, done_ns, driver->data);
+    }
+}
+
 static void
 submit_one (SmDriver *driver, const SmIo *io)
 {
@@ -182,6 +212,7 @@ submit_one (SmDriver *driver, const SmIo *io)
       driver->figures.refused++;
       task_give_back (driver, task);
       lmt_sm_refused (driver->sm, driver->now, io->id, refused);
+      collect_results (driver, lmt_clock_now (driver->params.clock));
       return;
     }
   list_append (&driver->waited, task);
@@ -241,38 +272,12 @@ verify_load (SmDriver *driver, const DriverTask *task)
     g_array_append_val (driver->wrong, task->request);
 }
 
-static gboolean
-steal_wrong (SmDriver *driver, guint64 request)
-{
-  gboolean found = FALSE;
-
-  for (guint i = driver->wrong->len; i > 0; i--)
-    if (g_array_index (driver->wrong, guint64, i - 1) == request)
-      {
-        g_array_remove_index_fast (driver->wrong, i - 1);
-        found = TRUE;
-      }
-  return found;
-}
-
-static void
-collect_results (SmDriver *driver)
-{
-  SmPrefetchResult result;
-
-  while (lmt_sm_next_result (driver->sm, &result))
-    {
-      gboolean wrong = driver->wrong->len > 0 && steal_wrong (driver, result.request);
-
-      if (driver->result != NULL)
-        driver->result (&result, wrong, lmt_clock_now (driver->params.clock), driver->data);
-    }
-}
-
 /* One `completed`; its events came while the layer handed the task over. The manager's arrays of this I/O are gone afterwards. */
 static void
 deliver (SmDriver *driver, DriverTask *task)
 {
+  gint64 done_ns;
+
   list_remove (task->stray ? &driver->strays : &driver->waited, task);
   if (!task->stray)
     driver->outstanding--;
@@ -284,8 +289,9 @@ deliver (SmDriver *driver, DriverTask *task)
       if (task->task.codes[i] == LMT_L2_OK)
         driver->victim ((gint)task->adapter, task->task.keys[i], driver->data);
   lmt_sm_completed (driver->sm, driver->now, task->id, task->task.codes, task->task.bytes);
+  done_ns = task->task.done_ns;
   task_give_back (driver, task);
-  collect_results (driver);
+  collect_results (driver, done_ns);
 }
 
 /* Real time: hands over what has finished, as it came. */
@@ -446,7 +452,7 @@ turn (SmDriver *driver)
   if (lmt_sm_next_due_ns (driver->sm) <= driver->now)
     {
       lmt_sm_advance (driver->sm, driver->now);
-      collect_results (driver);
+      collect_results (driver, host);
       submit_all (driver);
     }
   return host;
@@ -633,13 +639,13 @@ sm_driver_call (SmDriver *driver, const SmCall *call, SmResult *result, gint64 *
   if (driver->params.mode != SM_DRIVE_SETTLED)
     driver->now = MAX (driver->now, to_manager_ns (driver, *start_ns));
   lmt_sm_call (driver->sm, driver->now, call, result);
-  *end_ns = lmt_clock_now (driver->params.clock);
+  driver->call_end_ns = *end_ns = lmt_clock_now (driver->params.clock);
 }
 
 void
 sm_driver_after (SmDriver *driver)
 {
-  collect_results (driver);
+  collect_results (driver, driver->call_end_ns);
   if (driver->n_adapters == 0)
     return;
   if (driver->params.mode == SM_DRIVE_SETTLED)
