@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli-info.h"
+#include "cli-progress.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -99,6 +100,7 @@ typedef struct
   gboolean wants_keys;
   gboolean key_passed;
   double span_s; /* -1: not known */
+  CliProgress *progress;
   InfoStats *stats;
   InfoOps ops;
   guint64 records;
@@ -230,10 +232,23 @@ make_select (InfoRead *read, GError **error)
 
 /* -------- reading -------- */
 
+/* Between records, now and then: how far it is, and whether to go on. */
 static gboolean
 stop_reading (InfoRead *read)
 {
   InfoRun *run = read->run;
+
+  if (cli_progress_is_due (read->progress))
+    {
+      CliProgressState state = { .done = lmt_reader_get_stats (read->reader)->records,
+                                 .position = lmt_reader_get_position (read->reader),
+                                 .size = lmt_reader_get_size (read->reader),
+                                 .lag_ns = -1,
+                                 .lag_p99_ns = -1,
+                                 .eta_s = -1.0 };
+
+      cli_progress_draw (read->progress, &state);
+    }
 
   if (*run->context->interrupts != 0)
     run->interrupted = TRUE;
@@ -390,6 +405,7 @@ static gboolean
 read_file (InfoRead *read, GError **error)
 {
   InfoRun *run = read->run;
+  g_autofree char *label = NULL;
   gboolean ok;
 
   find_level (read);
@@ -406,7 +422,10 @@ read_file (InfoRead *read, GError **error)
     }
   else if (run->printing && run->several)
     g_string_append_printf (run->text, "Trace file: %s\n", lmt_reader_get_shown_name (read->reader));
+  label = g_strdup_printf ("info %s", lmt_reader_get_shown_name (read->reader));
+  read->progress = cli_progress_new (label, run->context->progress, run->context->quiet != 0, 0);
   read_records (read);
+  g_clear_pointer (&read->progress, cli_progress_free);
   ok = lmt_reader_finish (read->reader, error);
   if (run->printing && run->json != NULL)
     lmt_json_writer_end_array (run->json);

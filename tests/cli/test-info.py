@@ -380,6 +380,32 @@ def state_of(pid, size):
 
 
 @test
+def dropped_records(folder):
+    """Every 50th record is gone, as a full queue leaves it: half pairs tell."""
+    data = read(LARGE)
+    parts, at, n = [first_frames(LARGE, 0)], len(first_frames(LARGE, 0)), 0
+    while at < len(data):
+        size = 4 + int.from_bytes(data[at:at + 4], "big")
+        n += 1
+        if n % 50:
+            parts.append(data[at:at + size])
+        at += size
+    health = lmtrace("info", "--stats", "--json", write(os.path.join(folder, "x.lct"), *parts)).json["metrics"]["health"]
+    equal(health["incomplete"], "yes")
+    true(health["exit_without_enter"] > 0 and health["enter_without_exit"] > 0, repr(health))
+
+
+@test
+def progress(folder):
+    """On a pipe nothing is drawn; --progress always draws and takes the line away again; results are the same."""
+    plain = lmtrace("info", LARGE)
+    equal(plain.err, b"")
+    drawn = lmtrace("info", "--progress", "always", LARGE)
+    equal((drawn.code, drawn.out), (0, plain.out))
+    equal(lmtrace("info", "--progress", "never", LARGE).err, b"")
+
+
+@test
 def memory(folder):
     """A file of any size in the same memory; numbers in it are never asked for."""
     if os.environ.get("LMT_SANITIZED"):

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <lmtrace/lmt-codec.h>
 
+/* Bytes in the order of their places: the formatter would put each piece on a line of its own. */
+/* clang-format off */
 typedef struct
 {
   const char *bytes;
@@ -29,6 +31,8 @@ static const Row rows[] = {
   ROW ("\x82" TAG "\xa3" "Abc" "\xa1" "v" "\xc1", -1, NULL, 0, "invalid-msgpack"),
 };
 
+/* clang-format on */
+
 static void
 test_unwrap (gconstpointer data)
 {
@@ -53,6 +57,7 @@ test_unwrap (gconstpointer data)
   g_free (copy);
 }
 
+/* clang-format off */
 static const struct
 {
   const char *bytes;
@@ -77,6 +82,8 @@ static const struct
   TEXT ("\x84\x05\x01\xff\x02\xc4\x01\xee\x03\x92\x01\x02\x04", "{\"5\":1,\"-1\":2,\"0xee\":3,\"0x920102\":4}"),
   TEXT ("\x82" TAG "\xa1" "T" "\xa1" "v" "\x01", "{\"__t__\":\"T\",\"v\":1}"),
 };
+
+/* clang-format on */
 
 static void
 test_to_json (void)

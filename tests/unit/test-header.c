@@ -3,6 +3,8 @@
 
 #include "lmt-encode-private.h"
 
+/* Bytes in the order of their places: the formatter would put each piece on a line of its own. */
+/* clang-format off */
 #define MAGIC "\xa5" "magic" "\xc4\x04" "LMCT"
 #define VERSION "\xae" "format_version" "\x01"
 #define LEVEL "\xa5" "level" "\xa1" "x"
@@ -43,6 +45,8 @@ static const Row rows[] = {
        "level_meta is an array, expected a map; no type field; t_mono_start absent; t_wall_start absent; sm_config_json absent; "
        "sm_config_digest absent; trace_schema_version 3 is not known"),
 };
+
+/* clang-format on */
 
 static void
 test_row (gconstpointer data)

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+/* Bytes in the order of their places: the formatter would put each piece on a line of its own. */
+/* clang-format off */
 /* Pieces of msgpack. A literal of its own per head, lest a hex escape swallow the letter behind it. */
 #define TYPE "\xa4" "type" "\xa6" "record"
 #define MONO "\xa6" "t_mono" ONE
@@ -83,6 +85,8 @@ static const Row rows[] = {
        "reserved byte c1 at byte 55"),
 };
 
+/* clang-format on */
+
 static void
 test_row (gconstpointer data)
 {
@@ -113,7 +117,9 @@ test_row (gconstpointer data)
 static void
 test_every_cut (void)
 {
+  /* clang-format off */
   static const char whole[] = "\x85" TYPE MONO WALL NAME "\xa4" "args" "\x81\xa1" "a" "\x92\xc4\x02" "xy" "\xd9\x01" "z";
+  /* clang-format on */
 
   for (gsize len = 0; len < sizeof whole - 1; len++)
     {
@@ -130,8 +136,10 @@ test_every_cut (void)
 static void
 test_values (void)
 {
+  /* clang-format off */
   static const char last_counts[]
       = "\x87" TYPE "\xa6" "t_mono" "\x05" MONO "\xa6" "t_wall" "\xe0" NAME "\xa4" "args" "\x81\xa1" "a" "\x01" ARGS;
+  /* clang-format on */
   LmtSpan body = { (const guint8 *)last_counts, sizeof last_counts - 1 };
   LmtRecord record;
   LmtFault fault;
@@ -146,7 +154,9 @@ test_values (void)
 static void
 test_encode (void)
 {
+  /* clang-format off */
   static const char expected[] = "\x00\x00\x00\x3e" "\x85" TYPE MONO WALL NAME ARGS;
+  /* clang-format on */
   g_autoptr (GByteArray) out = g_byte_array_new ();
   g_autofree char *name = g_strnfill (300, 'n');
   LmtRecord record;
