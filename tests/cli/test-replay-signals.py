@@ -270,12 +270,13 @@ def progress_on_a_narrow_terminal(folder):
 
 @test
 def progress_shows_figures(folder):
+    before = time.monotonic()
     code, got, out = on_terminal(200, ["replay", slow_trace(folder), "--no-csv", "--output-dir", folder], TERM="xterm")
     text = got.decode()
     for part in ("60% 3/5", "lag ", "p99 ", "demo calls 3", "errors 0", "ETA 0:"):
         contains(text, part)
     draws = text.count("3/5")
-    true(2 <= draws <= 30, "drawn %d times in two seconds" % draws)
+    true(1 <= draws <= 10 * (time.monotonic() - before) + 2, "drawn %d times" % draws)
     equal([code, b"\x1b" in out], [130, False])
 
 

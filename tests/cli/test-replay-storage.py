@@ -35,7 +35,7 @@ def call_and_completion_apart(folder):
     ops = {op["qualname"].split(".")[-1]: op for op in found["per_op"]}
     call, done = ops["submit_prefetch_task"]["call"], ops["submit_prefetch_task"]["done"]
     equal([call["count"], done["count"]], [1, 1])
-    true(call["p50_ms"] < 100 <= 200 <= done["p50_ms"], repr((call, done)))
+    true(call["p50_ms"] < 200 <= done["p50_ms"], repr((call, done)))
     line = [line for line in map(json.loads, open(jsonl)) if line["n"] == 3][0]
     equal(line["done_ms"], done["p50_ms"])
     text = replay(folder, file, *L1, "--l2", "dram:latency_us=200000", "--l2-store-policy", "skip_l1").text
@@ -120,11 +120,12 @@ def every_number_of_the_table_is_in_the_json(folder):
 @test
 def loops_and_pace(folder):
     file = trace(folder, *[reserve(i / 10, "k%d" % i) for i in range(6)])
-    for args, least, most in ((["--speed", "2"], 0.25, 5), (["--speed", "0.5"], 1.0, 10), (["--speed", "0"], 0.0, 0.25),
-                              (["--loop", "2"], 1.0, 10), (["--settle", "--speed", "5"], 0.1, 5)):
-        overall = metrics(folder, file, *L1, *args)["overall"]
-        true(least <= overall["duration"] <= most, "%r %r" % (args, overall))
-        equal(overall["n"], 12 if "--loop" in args else 6)
+    far = trace(folder, reserve(0, "A"), reserve(30, "B"), name="far.lct")
+    for path, args, least, most in ((file, ["--speed", "2"], 0.25, None), (file, ["--speed", "0.5"], 1.0, None), (file, ["--loop", "2"], 1.0, None),
+                                    (file, ["--settle", "--speed", "5"], 0.1, None), (far, ["--speed", "0"], 0.0, 25.0)):
+        overall = metrics(folder, path, *L1, *args)["overall"]
+        true(least <= overall["duration"] and (most is None or overall["duration"] <= most), "%r %r" % (args, overall))
+        equal(overall["n"], 2 if path == far else 12 if "--loop" in args else 6)
 
 
 @test
