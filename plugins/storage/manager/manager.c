@@ -417,8 +417,10 @@ call_read_exit (LmtSm *sm, const SmCall *call, SmResult *result, guint8 *codes)
 
       sm_l1_finish_read (sm, sm->keys_scratch.data, n, 1, TRUE, answers);
       count_bad_releases (sm, answers, n);
-      if (n == call->n_keys)
-        memcpy (codes, answers, n);
+      /* The marks are positions in the list without repetitions now. */
+      base = sm_state (sm, sm->keys_scratch.data[0])->mark;
+      for (guint i = 0; i < call->n_keys; i++)
+        codes[i] = answers[sm_state (sm, call->keys[i])->mark - base];
     }
   if (sm->listener != NULL)
     sm_emit (sm, &(SmEvent){ .type = SM_EV_READ_PREFETCHED_FINISHED,

@@ -587,7 +587,7 @@ sm_prefetch_finish (LmtSm *sm, SmRequest *request)
     {
       if (request->hit[c])
         sm_keys_add (keys, request->keys[c]);
-      else if ((request->marks[c] & SM_CELL_FOUND) != 0 && (request->marks[c] & (SM_CELL_L1 | SM_CELL_LOADED)) == 0)
+      else if ((request->marks[c] & SM_CELL_LOOKED) != 0 && (request->marks[c] & (SM_CELL_L1 | SM_CELL_LOADED)) == 0)
         sm->counters.found_not_staged++;
     }
   sm_l1_touch (sm, keys->data, keys->n);
