@@ -254,11 +254,26 @@ read_type (LmtCursor *cursor, LmtType type, LmtToken *token)
   return FALSE;
 }
 
+/*
+ * Each typed read first tries the form a genuine trace has nine times of ten: one head byte, checked against the bytes left. The
+ * rest goes through the token.
+ */
+static inline gsize
+left (const LmtCursor *cursor)
+{
+  return (gsize)(cursor->end - cursor->pos);
+}
+
 gboolean
 lmt_cursor_read_map (LmtCursor *cursor, guint32 *pairs)
 {
   LmtToken token;
 
+  if (left (cursor) > 0 && (*cursor->pos & 0xf0) == 0x80 && left (cursor) > 2u * (*cursor->pos & 0x0f))
+    {
+      *pairs = *cursor->pos++ & 0x0f;
+      return TRUE;
+    }
   if (!read_type (cursor, LMT_TYPE_MAP, &token))
     return FALSE;
   *pairs = token.count;
@@ -270,6 +285,11 @@ lmt_cursor_read_array (LmtCursor *cursor, guint32 *elements)
 {
   LmtToken token;
 
+  if (left (cursor) > 0 && (*cursor->pos & 0xf0) == 0x90 && left (cursor) > (*cursor->pos & 0x0fu))
+    {
+      *elements = *cursor->pos++ & 0x0f;
+      return TRUE;
+    }
   if (!read_type (cursor, LMT_TYPE_ARRAY, &token))
     return FALSE;
   *elements = token.count;
@@ -281,6 +301,13 @@ lmt_cursor_read_str (LmtCursor *cursor, LmtSpan *str)
 {
   LmtToken token;
 
+  if (left (cursor) > 0 && (*cursor->pos & 0xe0) == 0xa0 && left (cursor) > (*cursor->pos & 0x1fu))
+    {
+      str->len = *cursor->pos & 0x1f;
+      str->data = cursor->pos + 1;
+      cursor->pos += 1 + str->len;
+      return TRUE;
+    }
   if (!read_type (cursor, LMT_TYPE_STR, &token))
     return FALSE;
   *str = token.span;
@@ -292,6 +319,13 @@ lmt_cursor_read_bin (LmtCursor *cursor, LmtSpan *bin)
 {
   LmtToken token;
 
+  if (left (cursor) > 1 && cursor->pos[0] == 0xc4 && left (cursor) - 2 >= cursor->pos[1])
+    {
+      bin->len = cursor->pos[1];
+      bin->data = cursor->pos + 2;
+      cursor->pos += 2 + bin->len;
+      return TRUE;
+    }
   if (!read_type (cursor, LMT_TYPE_BIN, &token))
     return FALSE;
   *bin = token.span;
@@ -303,6 +337,11 @@ lmt_cursor_read_uint (LmtCursor *cursor, guint64 *value)
 {
   LmtToken token;
 
+  if (left (cursor) > 0 && *cursor->pos < 0x80)
+    {
+      *value = *cursor->pos++;
+      return TRUE;
+    }
   if (!read_type (cursor, LMT_TYPE_UINT, &token))
     return FALSE;
   *value = token.v.u;

@@ -11,6 +11,8 @@ typedef struct
 {
   LmtKeyTable *keys; /* made when the first record is looked into */
   SmDecoder *decoder;
+  LmtHeader *header;
+  gboolean visited; /* --stats: the shapes of the records were seen */
 } StorageInfo;
 
 static const struct
@@ -45,7 +47,10 @@ find_call (LmtSpan qualname)
 gpointer
 storage_info_new (const LmtHeader *header)
 {
-  return g_new0 (StorageInfo, 1);
+  StorageInfo *info = g_new0 (StorageInfo, 1);
+
+  info->header = lmt_header_ref ((LmtHeader *)header);
+  return info;
 }
 
 void
@@ -55,6 +60,7 @@ storage_info_free (gpointer user_data)
 
   g_clear_pointer (&info->decoder, sm_decoder_free);
   g_clear_pointer (&info->keys, lmt_key_table_free);
+  lmt_header_unref (info->header);
   g_free (info);
 }
 
@@ -92,6 +98,7 @@ storage_info_visit (gpointer user_data, const LmtRecord *record, const LmtInfoVi
   if (at < 0)
     return TRUE; /* not this level's call: nothing to show, nothing wrong */
   make_decoder (info);
+  info->visited = TRUE;
   if (!sm_decoder_decode (info->decoder, calls[at].op, record, &call, &missing, &fault))
     return FALSE;
   if (calls[at].op == SM_OP_PREFETCH)
@@ -100,6 +107,20 @@ storage_info_visit (gpointer user_data, const LmtRecord *record, const LmtInfoVi
     visitor->key (visitor->user_data, calls[at].act, &call.keys[i]->fields,
                   calls[at].op == SM_OP_RESERVE_WRITE ? call.object_bytes : 0);
   return TRUE;
+}
+
+/* Who wrote it can be told only where the arguments were looked at (trace-format.md 7.4). */
+void
+storage_info_finish (gpointer user_data, const LmtInfoOut *out)
+{
+  StorageInfo *info = user_data;
+  const char *release = info->visited ? sm_decoder_guess_release (info->decoder, info->header) : NULL;
+
+  if (release == NULL)
+    return;
+  g_string_append_printf (out->text, "  %-28sLMCache %s (from content)\n", "written_by:", release);
+  lmt_json_writer_key (out->json, "written_by");
+  lmt_json_writer_string (out->json, release);
 }
 
 gboolean

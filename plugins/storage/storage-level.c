@@ -614,6 +614,7 @@ const LmtLevelOps storage_level = {
   .clock_word = storage_clock_word,
   .is_settled = storage_is_settled,
   .info_new = storage_info_new,
+  .info_finish = storage_info_finish,
   .info_free = storage_info_free,
   .info_visit = storage_info_visit,
   .info_select = storage_info_select,

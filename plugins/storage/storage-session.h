@@ -129,6 +129,7 @@ extern const LmtLevelOps storage_level;
 /* storage-info.c: what `lmtrace info` asks of the level. */
 gpointer storage_info_new (const LmtHeader *header);
 void storage_info_free (gpointer user_data);
+void storage_info_finish (gpointer user_data, const LmtInfoOut *out);
 gboolean storage_info_visit (gpointer user_data, const LmtRecord *record, const LmtInfoVisitor *visitor);
 gboolean storage_info_select (gpointer user_data, const LmtRecord *record, const LmtSelect *select);
 

@@ -326,7 +326,7 @@ def statistics(folder):
     equal(sum(w["records"] for w in windows["series"]), 14002)
     # The text has the same figures behind the unchanged block.
     text = lmtrace("info", "--stats", "--top", "2", LARGE).text
-    true(text.startswith(lmtrace("info", LARGE).text))
+    true(text.startswith(lmtrace("info", LARGE).text + "  written_by: "))
     for section in ("time", "objects", "reuse", "health"):
         for key, value in doc[section].items():
             if isinstance(value, int):
@@ -334,6 +334,20 @@ def statistics(folder):
             elif isinstance(value, float):
                 contains(text, "    %-28s%.3f\n" % (key + ":", value))
     equal(lmtrace("info", "--stats", "--json", "-", stdin=read(LARGE)).json["metrics"]["objects"], doc["objects"])
+
+
+@test
+def written_by(folder):
+    """From the shapes, where they are looked at; several releases share one."""
+    for release in sorted(os.listdir(STORAGE)):
+        if not release[0].isdigit():
+            continue
+        path = os.path.join(STORAGE, release, "tiny.lct")
+        said = lmtrace("info", "--stats", "--json", path).json["metrics"]["written_by"]
+        contains(lmtrace("info", "--stats", path).text, "  written_by:                 LMCache %s (from content)\n" % said)
+        expected = {"0.4.4": "0.4.4 - 0.4.6", "0.4.7": "0.4.7", "0.5.3": "0.5.3 - 0.5.4", "0.5.5": "0.5.5"}.get(release)
+        if expected:
+            equal(said, expected, release)
 
 
 def key(n, salt=None):
