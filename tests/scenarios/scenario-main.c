@@ -109,6 +109,7 @@ main (int argc, char **argv)
       fprintf (stderr, "usage: sm-scenarios PATH…\n");
       return 2;
     }
+  g_setenv ("LMTRACE_PLUGIN_PATH", LMT_TEST_PLUGIN_PATH, FALSE);
   for (int i = 1; i < argc; i++)
     if (!run_path (argv[i], &totals))
       return 2;
