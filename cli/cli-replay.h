@@ -2,9 +2,9 @@
 #pragma once
 
 /**
- * SECTION: what the files of `lmtrace replay` share. cmd-replay.c is the order of work (cli.md 3.2), -options.c its table, -input.c
- * finds and opens the FILEs, -merge.c makes one of several, -place.c knows the outputs, -output.c writes lines, CSV, JSON and the
- * report from plain structs, -report.c fills those structs, -watch.c is what a person sees meanwhile.
+ * SECTION: what the files of `lmtrace replay` share. cmd-replay.c is the order of work (cli.md 3.2), -options.c its table,
+ * -input.c finds and opens the FILEs, -merge.c makes one of several, -place.c knows the outputs, -output.c writes lines, CSV,
+ * JSON and the report from plain structs, -report.c fills those structs, -watch.c is what a person sees meanwhile.
  */
 #include <stdio.h>
 
