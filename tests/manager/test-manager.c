@@ -506,6 +506,11 @@ test_misses (void)
   config.eviction = (SmEviction){ TRUE, LMT_EVICT_LRU, 0.0, 1.0 };
   rig_init (&rig, &config);
   g_assert_cmpuint (only_cause (&rig, 0, 2), ==, SM_MISS_FIRST_TOUCH);
+  row.keys = (LmtKey *[]){ rig.keys[8], rig.keys[8], rig.keys[9], rig.keys[8] };
+  result = rig_result (&rig, rig_prefetch_call (&rig, &call));
+  g_assert_cmpuint (result.misses[SM_MISS_FIRST_TOUCH], ==, 4);
+  result = rig_result (&rig, rig_prefetch_call (&rig, &call));
+  g_assert_cmpuint (result.misses[SM_MISS_NEVER_STORED], ==, 4);
   g_assert_cmpuint (only_cause (&rig, 0, 2), ==, SM_MISS_NEVER_STORED);
   rig_reserve (&rig, 0, 2, KIB4, SM_WRITE_NEW);
   g_assert_cmpuint (only_cause (&rig, 0, 2), ==, SM_MISS_NOT_YET_STORED);

@@ -268,7 +268,8 @@ void lmt_sm_advance (LmtSm *sm, gint64 now_ns);
  * no input since, the first due instant at or after the earliest end of a held lock's lifetime (19.3). The settled driver
  * advances from one of these to the next and settles in between. */
 gint64 lmt_sm_next_due_ns (LmtSm *sm);
-/* One pass now. @victims: (nullable) (element-type LmtKey*) (out): with @codes (element-type guint8) of their deletion. */
+/* One pass now. @victims: (nullable) (element-type LmtKey*) (out): lent until the next input; with @codes (element-type guint8)
+ * of their deletion. */
 void lmt_sm_evict_l1 (LmtSm *sm, gint64 now_ns, GPtrArray *victims, GArray *codes, gboolean *triggered);
 /* @decisions: (nullable) (element-type SmL2Decision) in order of policy questions. */
 typedef struct
@@ -297,8 +298,10 @@ gboolean lmt_sm_delete_quota (LmtSm *sm, guint32 salt);
 /* The oldest result not taken yet, or FALSE. Immediate ones too. */
 gboolean lmt_sm_next_result (LmtSm *sm, SmPrefetchResult *result);
 const SmCounters *lmt_sm_get_counters (const LmtSm *sm);
-gboolean lmt_sm_is_idle (const LmtSm *sm); /* nothing queued, nothing in flight, no delete runs */
-guint lmt_sm_ios_outstanding (const LmtSm *sm);
+/* No I/O is queued or unanswered: no store, no prefetch, no delete runs. Prefetches that can't start (max in flight 0) don't
+ * count. */
+gboolean lmt_sm_is_idle (const LmtSm *sm);
+guint lmt_sm_ios_outstanding (const LmtSm *sm); /* queued or unanswered */
 guint lmt_sm_prefetches_outstanding (const LmtSm *sm);
 guint lmt_sm_stores_outstanding (const LmtSm *sm, guint32 adapter); /* G_MAXUINT32: all */
 /* *ordered* mode: is a queued or running prefetch (a store task) naming this key? */

@@ -59,6 +59,24 @@ request_new (LmtSm *sm, const SmCall *call, guint32 n_cells, gboolean l2)
   return request;
 }
 
+/* A key new to the history is new in every cell of the request. */
+static void
+name_cells (LmtSm *sm, SmRequest *request)
+{
+  guint32 base = sm_marks_begin (sm, 1);
+
+  for (guint32 cell = 0; cell < request->n_cells; cell++)
+    {
+      SmKeyState *state = sm_state (sm, request->keys[cell]);
+
+      request->marks[cell] = sm_explain_name (sm, request->keys[cell]);
+      if (request->marks[cell] == 0)
+        state->mark = base;
+      else if (state->mark == base)
+        request->marks[cell] = 0;
+    }
+}
+
 static void
 request_fill (LmtSm *sm, SmRequest *request, const SmCall *call)
 {
@@ -84,8 +102,7 @@ request_fill (LmtSm *sm, SmRequest *request, const SmCall *call)
         }
     }
   if (sm->history != NULL)
-    for (cell = 0; cell < request->n_cells; cell++)
-      request->marks[cell] = sm_explain_name (sm, request->keys[cell]);
+    name_cells (sm, request);
 }
 
 void
