@@ -16,7 +16,7 @@ static const LmtOption info_options[] = {
   LMT_OPTION_FULL (kind, key, InfoConfig, member, 0, def, range, arg, help, "Info")
   INFO_OPTION (BOOL, "stats", stats, NULL, NULL, NULL, "Add sections: time, objects, reuse, tenants, health"),
   INFO_OPTION (BOOL, "resync", resync, NULL, NULL, NULL, "Go on behind a damaged length, at the next frame that decodes"),
-  INFO_OPTION (COUNT, "top", top, "0", NULL, "N", "Name the N keys asked for most often"),
+  INFO_OPTION (COUNT, "top", top, "0", "0..1000", "N", "Name the N keys asked for most often"),
   INFO_OPTION (DURATION, "window", window_ns, NULL, NULL, "DUR",
                "Window of the time series, in seconds (default: a 60th of the duration, at least 1 s)"),
   INFO_OPTION (BOOL, "header", header, NULL, NULL, NULL,
@@ -408,9 +408,6 @@ read_file (InfoRead *read, GError **error)
   g_autofree char *label = NULL;
   gboolean ok;
 
-  find_level (read);
-  if (!make_select (read, error))
-    return FALSE;
   if (run->config->stats || run->config->top > 0)
     read->stats = info_stats_new (run->config, window_of (read), read->level, read->info);
   if (run->printing && run->json != NULL)
@@ -451,7 +448,10 @@ open_file (InfoRead *read, const char *path, GError **error)
   if (!lmt_reader_read_header (read->reader, error))
     return FALSE;
   note_header (read->run, read->reader);
-  return TRUE;
+  if (config->header)
+    return TRUE;
+  find_level (read);
+  return make_select (read, error);
 }
 
 /* An empty line between blocks, an object of its own in the list of files. */

@@ -179,9 +179,11 @@ def selection(folder):
     true(0 < lmtrace("info", "--json", "--key", "448e936b", LARGE).json["metrics"]["total_records"] < model)
     path = write(os.path.join(folder, "x.lct"), header("nobody"), record(0.5, "a.b", {}))
     refused_lines = lmtrace("info", "--model", "m", path)
-    equal(refused_lines.code, 2)
+    equal((refused_lines.code, refused_lines.out), (2, b""))
     contains(refused_lines.errors, "level \"nobody\": its records can't be selected by what is in them")
     refused(lmtrace("info", "--time", "x..", TINY))
+    doc = lmtrace("info", "--json", "--model", "m", path)
+    equal((doc.code, doc.json["error"]["code"]), (2, "unsupported"))
 
 
 @test
