@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "lmt-pages.h"
+
 /*
  * All state of a key is one 16-byte node of an array indexed by its number; a list is two ends and a length. Orders, ghosts and
  * pending sets follow the specification (section 9, eviction) to the letter, since victims must come out the same.
@@ -107,9 +109,18 @@ lmt_evict_free (LmtEvict *evict)
     for (guint i = 0; i < evict->n_nodes; i++)
       if (evict->nodes[i].list != LIST_NONE || evict->nodes[i].pending != 0)
         evict->host.drop (i, evict->host.data);
-  g_free (evict->nodes);
+  lmt_pages_free (evict->nodes, evict->n_nodes * sizeof (Node));
   g_free (evict->buckets);
   g_free (evict);
+}
+
+void
+lmt_evict_set_host (LmtEvict *evict, const LmtEvictHost *host)
+{
+  if (host != NULL)
+    evict->host = *host;
+  else
+    memset (&evict->host, 0, sizeof evict->host);
 }
 
 LmtEvictKind
@@ -125,8 +136,7 @@ grow_nodes (LmtEvict *evict, guint32 key)
 
   while (wanted <= key)
     wanted = wanted > G_MAXUINT32 / 2 ? G_MAXUINT32 : wanted * 2;
-  evict->nodes = g_renew (Node, evict->nodes, wanted);
-  memset (evict->nodes + evict->n_nodes, 0, (gsize)(wanted - evict->n_nodes) * sizeof (Node));
+  evict->nodes = lmt_pages_renew (Node, evict->nodes, evict->n_nodes, wanted);
   evict->n_nodes = wanted;
 }
 

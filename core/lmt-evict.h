@@ -43,6 +43,8 @@ const char *lmt_evict_kind_to_text (LmtEvictKind kind);
 
 LmtEvict *lmt_evict_new (LmtEvictKind kind, const LmtEvictHost *host); /* @host: (nullable), copied */
 void lmt_evict_free (LmtEvict *evict);
+/* NULL: nobody is told any more, of what lmt_evict_free() forgets neither. */
+void lmt_evict_set_host (LmtEvict *evict, const LmtEvictHost *host);
 LmtEvictKind lmt_evict_get_kind (const LmtEvict *evict);
 
 void lmt_evict_reserved (LmtEvict *evict, const LmtEvictKey *keys, guint n);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lmt-hash.h"
+#include "lmt-pages.h"
 
 /* ---------------------------------------------------------------- rules and texts */
 
@@ -418,24 +419,34 @@ enum
 {
   CHUNK_BITS = 10,
   CHUNK = 1 << CHUNK_BITS,
-  INLINE_HASH = 40,
-  USUAL_HASH = 32, /* a length known to the compiler needs no call */
+  SLAB_CHUNKS = 16, /* a slab of a large table is one huge page */
+  INLINE_HASH = 32, /* the usual length: known to the compiler, its comparison needs no call */
 };
 
-/* One entry of a slab. Text buffers stay with it when the key goes, so a warm working set allocates nothing. */
+/* What few keys have. Stays with the entry when the key goes, so a warm working set allocates nothing. */
+typedef struct _LmtKeyMore
+{
+  guint8 *long_hash;
+  char *wire_buffer;
+  char *file_buffer;
+  guint32 long_hash_size;
+  guint32 wire_size;
+  guint32 file_size;
+  guint32 wire_len; /* 0: not made */
+  guint32 file_len;
+} More;
+
+/* One entry of a slab: two cache lines. */
 typedef struct
 {
   LmtKey key;
   guint8 inline_hash[INLINE_HASH];
-  guint8 *long_hash;
-  guint32 long_hash_size;
-  guint32 next_free;
-  char *wire_buffer;
-  char *file_buffer;
-  guint32 wire_size;
-  guint32 file_size;
+  guint32 next_free; /* id + 1 */
+  guint32 has_more;  /* first of a chunk: some entry of the chunk has a More */
 } Entry;
+G_STATIC_ASSERT (sizeof (Entry) == 128);
 
+/* The tag is enough to find the place of an entry in a table of any size: growing and removing look at no entry. */
 typedef struct
 {
   guint32 tag;  /* upper half of hash64 */
@@ -448,9 +459,10 @@ struct _LmtKeyTable
   guint32 mask;
   guint32 n;
   Entry **chunks;
-  guint32 n_chunks;
+  guint32 n_chunks; /* with memory */
   guint32 n_ids;
   guint32 free_head; /* id + 1 */
+  gboolean retired;
   Words models;
   Words salts;
 };
@@ -461,18 +473,42 @@ entry_get (const LmtKeyTable *table, guint32 id)
   return &table->chunks[id >> CHUNK_BITS][id & (CHUNK - 1)];
 }
 
+static inline guint32
+tag_of (guint64 hash)
+{
+  return (guint32)(hash >> 32);
+}
+
 LmtKeyTable *
 lmt_key_table_new (void)
 {
   LmtKeyTable *table = g_new0 (LmtKeyTable, 1);
 
   table->mask = 1023;
-  table->buckets = g_new0 (Bucket, table->mask + 1);
+  table->buckets = lmt_pages_renew (Bucket, NULL, 0, table->mask + 1);
   words_init (&table->models);
   words_init (&table->salts);
   guint32 empty = words_find (&table->salts, "", 0, TRUE); /* number 0, for good */
   WORD (&table->salts, empty)->refs = 1;
   return table;
+}
+
+/* Chunks that come with chunk @c: small tables grow one by one, large ones by slabs. */
+static inline guint32
+chunks_at (guint32 c)
+{
+  return c < SLAB_CHUNKS ? 1 : SLAB_CHUNKS;
+}
+
+static void
+more_free (More *more)
+{
+  if (more == NULL)
+    return;
+  g_free (more->long_hash);
+  g_free (more->wire_buffer);
+  g_free (more->file_buffer);
+  g_free (more);
 }
 
 void
@@ -481,17 +517,12 @@ lmt_key_table_free (LmtKeyTable *table)
   if (table == NULL)
     return;
   for (guint32 c = 0; c < table->n_chunks; c++)
-    {
-      for (guint i = 0; i < CHUNK; i++)
-        {
-          g_free (table->chunks[c][i].long_hash);
-          g_free (table->chunks[c][i].wire_buffer);
-          g_free (table->chunks[c][i].file_buffer);
-        }
-      g_free (table->chunks[c]);
-    }
+    for (guint i = 0; table->chunks[c]->has_more && i < CHUNK; i++)
+      more_free (table->chunks[c][i].key.more);
+  for (guint32 c = 0; c < table->n_chunks; c += chunks_at (c))
+    lmt_pages_free (table->chunks[c], chunks_at (c) * CHUNK * sizeof (Entry));
   g_free (table->chunks);
-  g_free (table->buckets);
+  lmt_pages_free (table->buckets, ((gsize)table->mask + 1) * sizeof (Bucket));
   words_clear (&table->models);
   words_clear (&table->salts);
   g_free (table);
@@ -514,16 +545,16 @@ entry_matches (const Entry *entry, const LmtKeyFields *fields, guint32 model, gu
 
   return key->hash64 == hash && key->model == model && key->salt == salt && key->fields.rank == fields->rank
          && key->fields.group == fields->group && key->fields.hash_len == fields->hash_len
-         && (fields->hash_len == USUAL_HASH ? memcmp (key->fields.hash, fields->hash, USUAL_HASH) == 0
-                                            : memcmp (key->fields.hash, fields->hash, fields->hash_len) == 0);
+         && (fields->hash_len == INLINE_HASH ? memcmp (entry->inline_hash, fields->hash, INLINE_HASH) == 0
+                                             : memcmp (key->fields.hash, fields->hash, fields->hash_len) == 0);
 }
 
 static Entry *
 table_find (const LmtKeyTable *table, const LmtKeyFields *fields, guint32 model, guint32 salt, guint64 hash)
 {
-  guint32 tag = (guint32)(hash >> 32);
+  guint32 tag = tag_of (hash);
 
-  for (guint32 i = (guint32)hash & table->mask; table->buckets[i].slot != 0; i = (i + 1) & table->mask)
+  for (guint32 i = tag & table->mask; table->buckets[i].slot != 0; i = (i + 1) & table->mask)
     if (table->buckets[i].tag == tag)
       {
         Entry *entry = entry_get (table, table->buckets[i].slot - 1);
@@ -533,30 +564,26 @@ table_find (const LmtKeyTable *table, const LmtKeyFields *fields, guint32 model,
   return NULL;
 }
 
-static void
-bucket_insert (Bucket *buckets, guint32 mask, guint64 hash, guint32 id)
+static inline void
+bucket_insert (Bucket *buckets, guint32 mask, guint32 tag, guint32 slot)
 {
-  guint32 i = (guint32)hash & mask;
+  guint32 i = tag & mask;
 
   while (buckets[i].slot != 0)
     i = (i + 1) & mask;
-  buckets[i].tag = (guint32)(hash >> 32);
-  buckets[i].slot = id + 1;
+  buckets[i] = (Bucket){ tag, slot };
 }
 
 static void
 table_grow (LmtKeyTable *table)
 {
   guint32 mask = table->mask * 2 + 1;
-  Bucket *buckets = g_new0 (Bucket, (gsize)mask + 1);
+  Bucket *buckets = lmt_pages_renew (Bucket, NULL, 0, (gsize)mask + 1);
 
   for (guint32 i = 0; i <= table->mask; i++)
     if (table->buckets[i].slot != 0)
-      {
-        guint32 id = table->buckets[i].slot - 1;
-        bucket_insert (buckets, mask, entry_get (table, id)->key.hash64, id);
-      }
-  g_free (table->buckets);
+      bucket_insert (buckets, mask, table->buckets[i].tag, table->buckets[i].slot);
+  lmt_pages_free (table->buckets, ((gsize)table->mask + 1) * sizeof (Bucket));
   table->buckets = buckets;
   table->mask = mask;
 }
@@ -565,7 +592,7 @@ table_grow (LmtKeyTable *table)
 static void
 bucket_remove (LmtKeyTable *table, const LmtKey *key)
 {
-  guint32 i = (guint32)key->hash64 & table->mask;
+  guint32 i = tag_of (key->hash64) & table->mask;
 
   while (table->buckets[i].slot != key->id + 1)
     i = (i + 1) & table->mask;
@@ -574,7 +601,7 @@ bucket_remove (LmtKeyTable *table, const LmtKey *key)
       j = (j + 1) & table->mask;
       if (table->buckets[j].slot == 0)
         break;
-      guint32 home = (guint32)entry_get (table, table->buckets[j].slot - 1)->key.hash64 & table->mask;
+      guint32 home = table->buckets[j].tag & table->mask;
       if (((j - home) & table->mask) >= ((j - i) & table->mask))
         {
           table->buckets[i] = table->buckets[j];
@@ -582,6 +609,18 @@ bucket_remove (LmtKeyTable *table, const LmtKey *key)
         }
     }
   table->buckets[i].slot = 0;
+}
+
+static void
+add_chunks (LmtKeyTable *table)
+{
+  guint32 c = table->n_chunks, more = chunks_at (c);
+  Entry *slab = lmt_pages_renew (Entry, NULL, 0, (gsize)more * CHUNK);
+
+  if (more > 1 || (c & (c - 1)) == 0)
+    table->chunks = g_renew (Entry *, table->chunks, more > 1 ? (c + more) : MAX (1, c * 2));
+  for (guint32 i = 0; i < more; i++)
+    table->chunks[table->n_chunks++] = slab + (gsize)i * CHUNK;
 }
 
 static Entry *
@@ -594,14 +633,35 @@ entry_take (LmtKeyTable *table)
       return entry;
     }
   if (table->n_ids == table->n_chunks * CHUNK)
-    {
-      if ((table->n_chunks & (table->n_chunks - 1)) == 0)
-        table->chunks = g_renew (Entry *, table->chunks, MAX (1, table->n_chunks * 2));
-      table->chunks[table->n_chunks++] = g_new0 (Entry, CHUNK);
-    }
+    add_chunks (table);
   Entry *entry = entry_get (table, table->n_ids);
   entry->key.id = table->n_ids++;
   return entry;
+}
+
+static More *
+more_of (LmtKey *key)
+{
+  if (G_UNLIKELY (key->more == NULL))
+    {
+      ((Entry *)key - (key->id & (CHUNK - 1)))->has_more = TRUE;
+      key->more = g_new0 (More, 1);
+    }
+  return key->more;
+}
+
+static guint8 *
+long_hash (LmtKey *key, guint32 len)
+{
+  More *more = more_of (key);
+
+  if (more->long_hash_size < len)
+    {
+      g_free (more->long_hash);
+      more->long_hash = g_malloc (len);
+      more->long_hash_size = len;
+    }
+  return more->long_hash;
 }
 
 static void
@@ -610,18 +670,15 @@ entry_fill (LmtKeyTable *table, Entry *entry, const LmtKeyFields *fields, guint3
   LmtKey *key = &entry->key;
   guint8 *to = entry->inline_hash;
 
-  if (fields->hash_len > INLINE_HASH)
+  if (G_LIKELY (fields->hash_len == INLINE_HASH))
+    memcpy (to, fields->hash, INLINE_HASH);
+  else
     {
-      if (entry->long_hash_size < fields->hash_len)
-        {
-          g_free (entry->long_hash);
-          entry->long_hash = g_malloc (fields->hash_len);
-          entry->long_hash_size = fields->hash_len;
-        }
-      to = entry->long_hash;
+      if (fields->hash_len > INLINE_HASH)
+        to = long_hash (key, fields->hash_len);
+      if (fields->hash_len > 0)
+        memcpy (to, fields->hash, fields->hash_len);
     }
-  if (fields->hash_len > 0)
-    memcpy (to, fields->hash, fields->hash_len);
 
   Word *m = WORD (&table->models, model), *s = WORD (&table->salts, salt);
   m->refs++;
@@ -630,9 +687,8 @@ entry_fill (LmtKeyTable *table, Entry *entry, const LmtKeyFields *fields, guint3
   key->model = model;
   key->salt = salt;
   key->hash64 = hash;
-  key->wire = NULL;
-  key->file = NULL;
-  key->wire_len = key->file_len = 0;
+  if (key->more != NULL)
+    key->more->wire_len = key->more->file_len = 0;
   key->fields = (LmtKeyFields){ .struct_size = sizeof key->fields,
                                 .group = fields->group,
                                 .rank = fields->rank,
@@ -659,7 +715,7 @@ table_intern (LmtKeyTable *table, const LmtKeyFields *fields, guint32 model, gui
     table_grow (table);
   entry = entry_take (table);
   entry_fill (table, entry, fields, model, salt, hash);
-  bucket_insert (table->buckets, table->mask, hash, entry->key.id);
+  bucket_insert (table->buckets, table->mask, tag_of (hash), entry->key.id + 1);
   table->n++;
   return &entry->key;
 }
@@ -683,13 +739,13 @@ enum
 static inline void
 prefetch_entry (const LmtKeyTable *table, guint64 hash)
 {
-  const Bucket *bucket = &table->buckets[(guint32)hash & table->mask];
+  const Bucket *bucket = &table->buckets[tag_of (hash) & table->mask];
 
-  if (bucket->slot == 0)
+  if (bucket->slot == 0 || bucket->tag != tag_of (hash))
     return;
   const char *entry = (const char *)entry_get (table, bucket->slot - 1);
-  for (gsize line = 0; line < G_STRUCT_OFFSET (Entry, inline_hash) + INLINE_HASH; line += CACHE_LINE)
-    __builtin_prefetch (entry + line, 1);
+  __builtin_prefetch (entry, 1);
+  __builtin_prefetch (entry + CACHE_LINE);
 }
 
 void
@@ -710,7 +766,7 @@ lmt_key_table_intern_many (LmtKeyTable *table, const LmtKeyFields *fields, guint
           model[i] = same ? model[i - 1] : words_find (&table->models, f->model, f->model_len, TRUE);
           salt[i] = f->salt_len == 0 ? 0 : words_find (&table->salts, f->salt, f->salt_len, TRUE);
           hash[i] = combine_hash (f, WORD (&table->models, model[i])->hash, WORD (&table->salts, salt[i])->hash);
-          __builtin_prefetch (&table->buckets[(guint32)hash[i] & table->mask]);
+          __builtin_prefetch (&table->buckets[tag_of (hash[i]) & table->mask], 1);
         }
       for (guint i = 0; i < count; i++)
         prefetch_entry (table, hash[i]);
@@ -738,13 +794,13 @@ lmt_key_table_lookup (LmtKeyTable *table, const LmtKeyFields *fields)
 void
 lmt_key_release (LmtKeyTable *table, LmtKey *key)
 {
-  Entry *entry = entry_get (table, key->id);
+  Entry *entry = (Entry *)key; /* the key is the entry's first member */
 
+  if (table->retired)
+    return;
   bucket_remove (table, key);
   words_drop (&table->models, key->model);
   words_drop (&table->salts, key->salt);
-  key->wire = NULL;
-  key->file = NULL;
   entry->next_free = table->free_head;
   table->free_head = key->id + 1;
   table->n--;
@@ -790,8 +846,20 @@ lmt_key_table_intern_salt (LmtKeyTable *table, const char *salt, gsize len)
   return number;
 }
 
-static const char *
-entry_text (const LmtKeyFields *fields, gboolean file, char **buffer, guint32 *size, guint32 *len)
+void
+lmt_key_table_retire (LmtKeyTable *table)
+{
+  table->retired = TRUE;
+}
+
+gboolean
+lmt_key_table_is_retired (const LmtKeyTable *table)
+{
+  return table->retired;
+}
+
+static void
+make_text (const LmtKeyFields *fields, gboolean file, char **buffer, guint32 *size, guint32 *len)
 {
   gsize bound = text_bound (fields);
 
@@ -802,29 +870,38 @@ entry_text (const LmtKeyFields *fields, gboolean file, char **buffer, guint32 *s
       *size = (guint32)bound;
     }
   *len = write_text (fields, file, *buffer);
-  return *buffer;
 }
 
 const char *
 lmt_key_wire (LmtKey *key)
 {
-  if (key->wire == NULL)
-    {
-      Entry *entry = (Entry *)key; /* the key is the entry's first member */
-      entry_text (&key->fields, FALSE, &entry->wire_buffer, &entry->wire_size, &key->wire_len);
-      key->wire = entry->wire_buffer;
-    }
-  return key->wire;
+  More *more = more_of (key);
+
+  if (more->wire_len == 0)
+    make_text (&key->fields, FALSE, &more->wire_buffer, &more->wire_size, &more->wire_len);
+  return more->wire_buffer;
+}
+
+guint32
+lmt_key_wire_len (LmtKey *key)
+{
+  lmt_key_wire (key);
+  return key->more->wire_len;
 }
 
 const char *
 lmt_key_file (LmtKey *key)
 {
-  if (key->file == NULL)
-    {
-      Entry *entry = (Entry *)key;
-      entry_text (&key->fields, TRUE, &entry->file_buffer, &entry->file_size, &key->file_len);
-      key->file = entry->file_buffer;
-    }
-  return key->file;
+  More *more = more_of (key);
+
+  if (more->file_len == 0)
+    make_text (&key->fields, TRUE, &more->file_buffer, &more->file_size, &more->file_len);
+  return more->file_buffer;
+}
+
+guint32
+lmt_key_file_len (LmtKey *key)
+{
+  lmt_key_file (key);
+  return key->more->file_len;
 }

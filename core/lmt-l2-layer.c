@@ -222,12 +222,12 @@ fill_io (LmtL2 *l2, guint32 slot_index, LmtL2Task *task, guint32 index)
   if (l2->wire)
     {
       io_key->wire = lmt_key_wire (key);
-      io_key->wire_len = key->wire_len;
+      io_key->wire_len = lmt_key_wire_len (key);
     }
   if (l2->file)
     {
       io_key->file = lmt_key_file (key);
-      io_key->file_len = key->file_len;
+      io_key->file_len = lmt_key_file_len (key);
     }
   if (G_UNLIKELY (++l2->last_io_id == 0))
     l2->last_io_id = 1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lmt-l2-private.h"
+#include "lmt-pages.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -455,7 +456,7 @@ lmt_l2_free (LmtL2 *l2)
     lmt_l2_close (l2, -1);
   lmt_l2_speak (l2);
   free_found (l2);
-  for (guint32 i = 0; i < l2->n_states; i++)
+  for (guint32 i = 0; i < l2->n_states && !lmt_key_table_is_retired (l2->params.keys); i++)
     if (l2->states[i].key != NULL)
       lmt_key_unref (l2->params.keys, l2->states[i].key);
   for (guint kind = 0; kind < LMT_L2_N_KINDS; kind++)
@@ -476,7 +477,7 @@ lmt_l2_free (LmtL2 *l2)
   g_free (l2->slots);
   g_free (l2->free_slots);
   g_free (l2->retry);
-  g_free (l2->states);
+  lmt_pages_free (l2->states, l2->n_states * sizeof *l2->states);
   g_free (l2->ready);
   g_free (l2->waiters);
   g_free (l2->used_by_salt);

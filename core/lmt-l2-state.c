@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lmt-l2-private.h"
+#include "lmt-pages.h"
 
 #include <string.h>
 
@@ -28,8 +29,7 @@ lmt_l2_state_slow (LmtL2 *l2, const LmtKey *key)
 {
   guint32 n = MAX (MAX (l2->n_states * 2, 1024), lmt_key_table_capacity (l2->params.keys));
   n = MAX (n, key->id + 1);
-  l2->states = g_renew (LmtL2KeyState, l2->states, n);
-  memset (l2->states + l2->n_states, 0, (n - l2->n_states) * sizeof *l2->states);
+  l2->states = lmt_pages_renew (LmtL2KeyState, l2->states, l2->n_states, n);
   l2->n_states = n;
   return &l2->states[key->id];
 }

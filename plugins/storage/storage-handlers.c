@@ -74,7 +74,7 @@ fill_buffers (StorageSession *session, const SmCall *call, const SmResult *resul
         {
           const char *wire = lmt_key_wire (call->keys[i]);
 
-          lmt_fill (lmt_fill_seed_for_wire_key (wire, call->keys[i]->wire_len), buffer, call->object_bytes);
+          lmt_fill (lmt_fill_seed_for_wire_key (wire, lmt_key_wire_len (call->keys[i])), buffer, call->object_bytes);
         }
       else
         memset (buffer, 0, call->object_bytes);

@@ -76,6 +76,8 @@ storage_free (gpointer user_data)
           if (!session->finished)
             lmt_l2_close (session->l2[i], 0);
         }
+  if (session->keys != NULL)
+    lmt_key_table_retire (session->keys);
   sm_driver_free (session->driver);
   storage_contexts_free (session->contexts);
   storage_locks_free (session->locks);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <lmtrace/lmt-pages.h>
+
 #define NONE G_MAXUINT32
 
 /* Locks one prefetch took on one key; of a key in the order in which they were taken. */
@@ -118,10 +120,10 @@ storage_locks_free (StorageLocks *locks)
 {
   if (locks == NULL)
     return;
-  while (locks->first != NONE)
+  while (locks->first != NONE && !lmt_key_table_is_retired (locks->table))
     forget_key (locks, locks->first);
-  g_free (locks->owed);
-  g_free (locks->entries);
+  lmt_pages_free (locks->owed, locks->n_owed * sizeof (Owed));
+  lmt_pages_free (locks->entries, locks->cap_entries * sizeof (Entry));
   g_free (locks);
 }
 
@@ -146,7 +148,7 @@ take_entry (StorageLocks *locks)
   if (locks->n_entries == locks->cap_entries)
     {
       locks->cap_entries = MAX (256, 2 * locks->cap_entries);
-      locks->entries = g_renew (Entry, locks->entries, locks->cap_entries);
+      locks->entries = lmt_pages_renew (Entry, locks->entries, locks->n_entries, locks->cap_entries);
     }
   return locks->n_entries++;
 }
@@ -165,8 +167,7 @@ storage_locks_add (StorageLocks *locks, LmtKey *key, guint32 n, guint64 record, 
       guint old = locks->n_owed;
 
       locks->n_owed = MAX (lmt_key_table_capacity (locks->table), MAX (2 * old, key->id + 1));
-      locks->owed = g_renew (Owed, locks->owed, locks->n_owed);
-      memset (locks->owed + old, 0, (locks->n_owed - old) * sizeof (Owed));
+      locks->owed = lmt_pages_renew (Owed, locks->owed, old, locks->n_owed);
     }
   owed = &locks->owed[key->id];
   index = take_entry (locks);

@@ -261,7 +261,7 @@ verify_load (SmDriver *driver, const DriverTask *task)
         continue;
       wire = lmt_key_wire (task->task.keys[i]);
       driver->figures.verified++;
-      if (lmt_fill_check (lmt_fill_seed_for_wire_key (wire, task->task.keys[i]->wire_len), task->task.buffers[i],
+      if (lmt_fill_check (lmt_fill_seed_for_wire_key (wire, lmt_key_wire_len (task->task.keys[i])), task->task.buffers[i],
                           task->task.sizes[i])
           < 0)
         continue;

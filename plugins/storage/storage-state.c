@@ -4,10 +4,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <glib/gstdio.h>
+
+/* So many bytes of lines are summed at a time. */
+enum
+{
+  SUM_BYTES = 16 * 1024
+};
 
 struct _StorageState
 {
@@ -19,6 +26,7 @@ struct _StorageState
   GChecksum *prefetch_sum;
   GChecksum *victim_sum;
   GString *text; /* scratch */
+  GString *wire; /* scratch: texts of keys are made, not kept, as there may be millions */
   guint64 n_prefetches;
   int error;
 };
@@ -37,6 +45,7 @@ storage_state_new (const char *path, guint n_l2, GError **error)
   state->prefetch_sum = g_checksum_new (G_CHECKSUM_SHA256);
   state->victim_sum = g_checksum_new (G_CHECKSUM_SHA256);
   state->text = g_string_sized_new (512);
+  state->wire = g_string_sized_new (512);
   state->n_victims = n_l2 + 1;
   state->victims = g_new0 (FILE *, state->n_victims);
   if (path == NULL)
@@ -80,6 +89,7 @@ storage_state_free (StorageState *state)
   g_checksum_free (state->prefetch_sum);
   g_checksum_free (state->victim_sum);
   g_string_free (state->text, TRUE);
+  g_string_free (state->wire, TRUE);
   g_free (state->victims);
   g_free (state->temporary);
   g_free (state->path);
@@ -217,7 +227,7 @@ append_key_json (GString *text, const LmtKey *key)
 }
 
 static void
-append_key_line (GString *text, const char *word, gint adapter, LmtKey *key)
+append_key_line (GString *text, GString *wire, const char *word, gint adapter, const LmtKey *key)
 {
   if (adapter < 0)
     g_string_append (text, word);
@@ -227,8 +237,8 @@ append_key_line (GString *text, const char *word, gint adapter, LmtKey *key)
       append_uint (text, (guint64)adapter);
     }
   g_string_append_c (text, ' ');
-  lmt_key_wire (key);
-  g_string_append_len (text, key->wire, key->wire_len);
+  lmt_key_fields_wire (&key->fields, wire);
+  g_string_append_len (text, wire->str, (gssize)wire->len);
   g_string_append_c (text, '\n');
 }
 
@@ -239,7 +249,7 @@ storage_state_add_victim (StorageState *state, gint adapter, LmtKey *key)
   FILE *file;
 
   g_string_truncate (state->text, 0);
-  append_key_line (state->text, "l1", adapter, key);
+  append_key_line (state->text, state->wire, "l1", adapter, key);
   g_checksum_update (state->victim_sum, (const guchar *)state->text->str, (gssize)state->text->len);
   if (state->file == NULL)
     return;
@@ -333,25 +343,91 @@ compare_held (gconstpointer a, gconstpointer b)
   return compare_keys (((const HeldKey *)a)->key, ((const HeldKey *)b)->key);
 }
 
-/* Lines of one kind begin alike: sorted by bytes is sorted by key. */
-static gint
-compare_wires (gconstpointer a, gconstpointer b)
+/* Order of a key's text by its fields: what nearly always decides stands in the element. */
+typedef struct
 {
-  LmtKey *x = *(LmtKey *const *)a;
-  LmtKey *y = *(LmtKey *const *)b;
+  guint64 head; /* of the hash */
+  guint64 rank;
+  LmtKey *key;
+  guint32 model;
+  guint32 group;
+  guint32 hash_len;
+} TextKey;
 
-  return compare_bytes (lmt_key_wire (x), x->wire_len, lmt_key_wire (y), y->wire_len);
+/* Numbers as the text has them: in hex, @ behind them. */
+static gint
+compare_hex (guint64 a, guint64 b, gint digits)
+{
+  char x[24];
+  char y[24];
+
+  g_snprintf (x, sizeof x, "%0*" G_GINT64_MODIFIER "x@", digits, a);
+  g_snprintf (y, sizeof y, "%0*" G_GINT64_MODIFIER "x@", digits, b);
+  return strcmp (x, y);
+}
+
+/* No model name has an @. */
+static gint
+compare_models (const LmtKeyFields *a, const LmtKeyFields *b)
+{
+  guint32 n = MIN (a->model_len, b->model_len);
+  gint order = n > 0 ? memcmp (a->model, b->model, n) : 0;
+
+  if (order != 0 || a->model_len == b->model_len)
+    return order;
+  return (a->model_len > n ? (guint8)a->model[n] : '@') - (b->model_len > n ? (guint8)b->model[n] : '@');
+}
+
+/* Lines of one kind begin alike: sorted by the bytes of their keys is sorted by bytes. */
+static gint
+compare_texts (gconstpointer a, gconstpointer b)
+{
+  const TextKey *x = a;
+  const TextKey *y = b;
+  const LmtKeyFields *p = &x->key->fields;
+  const LmtKeyFields *q = &y->key->fields;
+  gint order;
+
+  if (x->model != y->model)
+    return compare_models (p, q);
+  if (x->rank != y->rank)
+    return compare_hex (x->rank, y->rank, 8);
+  if (x->group != y->group)
+    return compare_hex (x->group, y->group, 1);
+  if (x->hash_len != y->hash_len)
+    return compare_bytes (lmt_key_wire (x->key), lmt_key_wire_len (x->key), lmt_key_wire (y->key), lmt_key_wire_len (y->key));
+  if (x->head != y->head)
+    return x->head < y->head ? -1 : 1;
+  order = compare_bytes (p->hash, p->hash_len, q->hash, q->hash_len);
+  return order != 0 ? order : compare_bytes (p->salt, p->salt_len, q->salt, q->salt_len);
+}
+
+static TextKey
+text_key (LmtKey *key)
+{
+  TextKey text = { 0, key->fields.rank, key, key->model, key->fields.group, key->fields.hash_len };
+
+  for (guint i = 0; i < sizeof text.head; i++)
+    text.head = text.head << 8 | (i < text.hash_len ? key->fields.hash[i] : 0);
+  return text;
 }
 
 static void
-sum_keys (StorageState *state, GChecksum *sum, const char *word, gint adapter, GPtrArray *keys)
+sum_keys (StorageState *state, GChecksum *sum, const char *word, gint adapter, const GPtrArray *keys)
 {
-  g_ptr_array_sort (keys, compare_wires);
+  g_autofree TextKey *texts = g_new (TextKey, MAX (keys->len, 1));
+
+  for (guint i = 0; i < keys->len; i++)
+    texts[i] = text_key (g_ptr_array_index (keys, i));
+  qsort (texts, keys->len, sizeof *texts, compare_texts);
+  g_string_truncate (state->text, 0);
   for (guint i = 0; i < keys->len; i++)
     {
-      g_string_truncate (state->text, 0);
-      append_key_line (state->text, word, adapter, g_ptr_array_index (keys, i));
+      append_key_line (state->text, state->wire, word, adapter, texts[i].key);
+      if (state->text->len < SUM_BYTES && i + 1 < keys->len)
+        continue;
       g_checksum_update (sum, (const guchar *)state->text->str, (gssize)state->text->len);
+      g_string_truncate (state->text, 0);
     }
 }
 

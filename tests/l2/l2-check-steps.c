@@ -621,9 +621,9 @@ tamper (Run *run, LmtKey *key, const char *action, guint64 bytes)
     {
       l2_key.fields = key->fields;
       l2_key.wire = lmt_key_wire (key);
-      l2_key.wire_len = key->wire_len;
+      l2_key.wire_len = lmt_key_wire_len (key);
       l2_key.file = lmt_key_file (key);
-      l2_key.file_len = key->file_len;
+      l2_key.file_len = lmt_key_file_len (key);
     }
   return ops->tamper (lmt_l2_get_handle (run->l2), &l2_key, action, bytes);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "manager-private.h"
 
+#include <lmtrace/lmt-pages.h>
+
 /*
  * What became of keys that are gone, for the explanation of misses (storage-manager.md 18.13): one 64-bit word per key, 56 bits
  * of its hash and 8 of its past, in a table at most half full: 16 bytes a key, bounded at 4 Mi keys.
@@ -26,7 +28,7 @@ sm_history_new (void)
   SmHistory *history = g_new0 (SmHistory, 1);
 
   history->size = SMALLEST;
-  history->slots = g_new0 (guint64, history->size);
+  history->slots = lmt_pages_renew (guint64, NULL, 0, history->size);
   return history;
 }
 
@@ -35,7 +37,7 @@ sm_history_free (SmHistory *history)
 {
   if (history == NULL)
     return;
-  g_free (history->slots);
+  lmt_pages_free (history->slots, history->size * sizeof *history->slots);
   g_free (history);
 }
 
@@ -56,11 +58,11 @@ grow (SmHistory *history)
   guint old_size = history->size;
 
   history->size *= 2;
-  history->slots = g_new0 (guint64, history->size);
+  history->slots = lmt_pages_renew (guint64, NULL, 0, history->size);
   for (guint i = 0; i < old_size; i++)
     if (old[i] != 0)
       history->slots[slot_of (history, old[i])] = old[i];
-  g_free (old);
+  lmt_pages_free (old, old_size * sizeof *old);
 }
 
 /* SM_PAST_FULL: no room for one more key. */

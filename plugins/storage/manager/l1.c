@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <lmtrace/lmt-pages.h>
+
 /*
  * Keys of L1: residents, staging, counted locks with a lifetime (storage-manager.md 3, 4). A call collects what it drops and ends
  * with sm_l1_flush(): the blocks go back in one batch, the policy hears of them, and only then the references go, so that keys
@@ -10,6 +12,11 @@
  */
 
 /* ---- the arrays ---- */
+
+enum
+{
+  STRETCH = 1024
+};
 
 void
 sm_l1_init (LmtSm *sm)
@@ -24,36 +31,42 @@ sm_l1_init (LmtSm *sm)
 void
 sm_l1_ensure (LmtSm *sm)
 {
-  guint wanted = lmt_key_table_capacity (sm->table), size = MAX (sm->n_states, 64);
+  guint wanted = lmt_key_table_capacity (sm->table), size = MAX (sm->size_states, 64), end;
 
   if (G_LIKELY (wanted <= sm->n_states))
     return;
   while (size < wanted)
     size = size > G_MAXUINT32 / 2 ? G_MAXUINT32 : size * 2;
-  sm->states = g_renew (SmKeyState, sm->states, size);
-  sm->cold = g_renew (SmKeyCold, sm->cold, size);
-  memset (sm->states + sm->n_states, 0, (gsize)(size - sm->n_states) * sizeof (SmKeyState));
-  memset (sm->cold + sm->n_states, 0, (gsize)(size - sm->n_states) * sizeof (SmKeyCold));
-  for (guint i = sm->n_states; i < size; i++)
+  if (size > sm->size_states)
+    {
+      sm->states = lmt_pages_renew (SmKeyState, sm->states, sm->size_states, size);
+      sm->cold = lmt_pages_renew (SmKeyCold, sm->cold, sm->size_states, size);
+      sm->size_states = size;
+    }
+  /* A stretch at a time, so that it is still in the caches when it is used. */
+  end = MIN (size - wanted < STRETCH ? size : wanted + STRETCH, size);
+  for (guint i = sm->n_states; i < end; i++)
     {
       sm->states[i].stages = SM_NIL;
       sm->cold[i].zombies = SM_NIL;
     }
-  sm->n_states = size;
+  sm->n_states = end;
 }
 
 void
 sm_l1_free (LmtSm *sm)
 {
-  for (guint32 i = sm->residents.head; i != SM_NIL; i = sm->states[i].next)
+  gboolean one_by_one = !lmt_key_table_is_retired (sm->table);
+
+  for (guint32 i = sm->residents.head; i != SM_NIL && one_by_one; i = sm->states[i].next)
     lmt_key_unref (sm->table, sm->cold[i].key);
-  for (guint32 i = sm->staged.head; i != SM_NIL; i = sm->stages[i].all_next)
+  for (guint32 i = sm->staged.head; i != SM_NIL && one_by_one; i = sm->stages[i].all_next)
     lmt_key_unref (sm->table, sm->cold[sm->stages[i].key].key);
   for (guint i = 0; i < sm->n_zombies; i++)
     if (sm->zombies[i].key != NULL)
       lmt_key_unref (sm->table, sm->zombies[i].key);
-  g_free (sm->states);
-  g_free (sm->cold);
+  lmt_pages_free (sm->states, sm->size_states * sizeof (SmKeyState));
+  lmt_pages_free (sm->cold, sm->size_states * sizeof (SmKeyCold));
   g_free (sm->stages);
   g_free (sm->zombies);
   g_free (sm->frees);

@@ -370,7 +370,8 @@ struct _LmtSm
   LmtEvict *policy;
   SmKeyState *states;
   SmKeyCold *cold;
-  guint n_states;
+  guint n_states;    /* made ready */
+  guint size_states; /* with memory */
   guint32 next_mark;
   SmList residents;
   SmStage *stages;

@@ -114,6 +114,14 @@ drop_lent (LmtSm *sm)
   sm->lent.n = 0;
 }
 
+static void
+policy_free (LmtSm *sm, LmtEvict *policy)
+{
+  if (policy != NULL && lmt_key_table_is_retired (sm->table))
+    lmt_evict_set_host (policy, NULL);
+  lmt_evict_free (policy);
+}
+
 void
 lmt_sm_free (LmtSm *sm)
 {
@@ -128,10 +136,10 @@ lmt_sm_free (LmtSm *sm)
   g_array_unref (sm->retries);
   g_array_unref (sm->victims);
   sm_l1_free (sm);
-  lmt_evict_free (sm->policy);
+  policy_free (sm, sm->policy);
   for (guint a = 0; a < sm->config.n_l2; a++)
     {
-      lmt_evict_free (sm->adapters[a].policy);
+      policy_free (sm, sm->adapters[a].policy);
       sm_usage_clear (&sm->adapters[a].usage);
     }
   g_free (sm->adapters);
