@@ -5,6 +5,7 @@
 conformance.py [PATTERN…]: TAP. PATTERN: RELEASE/NAME as a shell pattern. The runner is `$LMT_LMTRACE replay`.
 """
 import fnmatch
+import hashlib
 import json
 import os
 import shutil
@@ -53,6 +54,31 @@ def replay(path, flags, folder, more=("--speed", "0")):
             state = json.load(file)
     files = {name: os.path.getsize(os.path.join(l2, name)) for name in os.listdir(l2)} if os.path.isdir(l2) else {}
     return done.returncode, state, files, done.stderr
+
+
+def wire(key):
+    model, rank, group, chunk, *salt = key
+    return "@".join([model, f"{rank:08x}", f"{group:x}", chunk, *salt])
+
+
+def digest_of(state):
+    """The outcome digest, from what the state file says (spec/README.md). None where victims of several tiers may have alternated."""
+    tiers = [("l1", state["evicted"]["l1"])] + [(f"l2#{n}", keys) for n, keys in enumerate(state["evicted"]["l2"])]
+    if sum(bool(keys) for _, keys in tiers) > 1:
+        return None
+    rows = lambda bits: ",".join(row or "-" for row in bits) or "-"
+    held = [("resident", state["l1_resident"]), ("reserved", state["l1_reserved"]), ("locked", state["l1_read_locked"])]
+    held += [(f"l2#{n}", adapter["keys"]) for n, adapter in enumerate(state["l2"])]
+    names = ("replayed", "skipped", "undecodable", "failed", "mismatch", "malformed")
+    parts = [
+        [f"{p['requested']} {p['state']} {rows(p['hit'])} {rows(p['l1_hit'])} {rows(p['l2_hit'])}" for p in state["prefetch"]],
+        [f"{tier} {wire(key)}" for tier, keys in tiers for key in keys],
+        [line for kind, keys in held for line in sorted((f"{kind} {wire(key)}" for key in keys), key=str.encode)],
+        [f"{name} {state[name]}" for name in names] + [f"used {state['l1_used_bytes']}"]
+        + sorted(f"anomaly {kind} {count}" for kind, count in state["anomalies"].items()),
+    ]
+    sha = lambda text: hashlib.sha256(text.encode()).hexdigest()
+    return sha("".join(sha("".join(line + "\n" for line in lines)) for lines in parts))
 
 
 def in_form_of(golden, ours):
@@ -133,6 +159,8 @@ def check_golden(name, pinned):
         shutil.rmtree(folder, ignore_errors=True)
     if code != 0 or state is None:
         return [f"exit {code}: {stderr.strip()}"]
+    if digest_of(state) not in (None, state["outcome_digest"]):
+        return [f"outcome_digest: the state gives {digest_of(state)}, found {state['outcome_digest']}"]
     want = expected_of(golden)
     got = result_of(golden, state, files)
     if pinned is None:
