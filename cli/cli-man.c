@@ -218,6 +218,7 @@ man_program (LmtRegistry *registry)
                   "Results go to stdout, everything else to stderr. A FILE of - is stdin; gzip and zstd are recognised by their "
                   "first bytes.");
   g_string_append (out, ".SH COMMANDS\n");
+  cli_open_commands (registry);
   names = lmt_registry_list_commands (registry);
   for (guint i = 0; names[i] != NULL; i++)
     {

@@ -98,6 +98,8 @@ void cli_line_free (CliLine *line);
 /* `lmtrace COMMAND --help`; @all: with all that plugins offer. */
 char *cli_help_command (LmtRegistry *registry, const CliLine *line, gboolean all);
 /* `lmtrace --help`; @all: opens every plugin and shows what it offers and its options. */
+/* Opens the plugins of commands, so that lists of commands hold them. */
+void cli_open_commands (LmtRegistry *registry);
 char *cli_help_general (LmtRegistry *registry, gboolean all);
 /* The short usage for a line without a command. */
 const char *cli_usage_text (void);

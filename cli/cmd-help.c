@@ -104,9 +104,30 @@ cli_help_command (LmtRegistry *registry, const CliLine *line, gboolean all)
   return g_string_free (out, FALSE);
 }
 
+/* Commands of plugins lie in files of their names; those alone are opened. */
+void
+cli_open_commands (LmtRegistry *registry)
+{
+  g_auto (GStrv) dirs = lmt_registry_get_dirs (registry);
+
+  for (guint i = 0; dirs[i] != NULL; i++)
+    {
+      g_autoptr (GDir) dir = g_dir_open (dirs[i], 0, NULL);
+
+      for (const char *file; dir != NULL && (file = g_dir_read_name (dir)) != NULL;)
+        if (g_str_has_prefix (file, "lmt-cmd-") && g_str_has_suffix (file, ".so"))
+          {
+            g_autofree char *name = g_strndup (file + strlen ("lmt-cmd-"), strlen (file) - strlen ("lmt-cmd-.so"));
+
+            lmt_registry_get_command (registry, name, NULL);
+          }
+    }
+}
+
 static void
 append_commands (GString *out, LmtRegistry *registry)
 {
+  cli_open_commands (registry);
   g_autofree const char **names = lmt_registry_list_commands (registry);
   gsize width = 0;
 

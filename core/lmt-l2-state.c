@@ -224,6 +224,17 @@ leave_key (LmtL2KeyState *state, guint32 kind)
     state->readers--;
 }
 
+/* A key named twice is loaded once, and a bit says that the buffer beside it is filled. */
+static guint
+fill_repeated (LmtL2 *l2, LmtL2Task *task, guint32 first, guint32 again)
+{
+  if (task->sizes[first] != task->sizes[again])
+    return LMT_L2_DATA;
+  if (l2->data && task->buffers != NULL && task->buffers[first] != task->buffers[again])
+    memcpy (task->buffers[again], task->buffers[first], task->sizes[again]);
+  return LMT_L2_OK;
+}
+
 /* Everything the task changes, then its keys are free. */
 void
 lmt_l2_apply (LmtL2 *l2, LmtL2Task *task)
@@ -237,6 +248,8 @@ lmt_l2_apply (LmtL2 *l2, LmtL2Task *task)
       if (raw == OP_REPEATED)
         {
           raw = task->codes[state->mark_index] & OP_CODE;
+          if (raw == LMT_L2_OK && task->kind == LMT_L2_LOAD)
+            raw = fill_repeated (l2, task, state->mark_index, i);
           task->codes[i] = (guint8)raw;
           if (raw == LMT_L2_OK && task->kind == LMT_L2_LOOKUP)
             state->locks++;

@@ -260,7 +260,7 @@ submit_one (KitBench *bench, guint32 kind, guint64 number, guint64 bytes)
     }
   slot->busy = TRUE;
   bench->n_free--;
-  bench->phase->depth_max = MAX (bench->phase->depth_max, lmt_l2_in_flight (bench->l2));
+  bench->phase->depth_max = MAX (bench->phase->depth_max, MAX (lmt_l2_in_flight (bench->l2), 1));
   return TRUE;
 }
 

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# contract.sh RUNNER DATA JSON: all contract scenarios against one adapter; @TMP@ in JSON is a fresh folder.
-# With JSON = wrong: the runner has to notice norms that aren't met.
+# contract.sh LMTRACE JSON [PASSED]: check-adapter against one adapter; @TMP@ in JSON is a fresh folder.
+# With JSON = wrong: the command has to notice norms that aren't met.
 set -u
-runner=$1 data=$2 json=$3
+lmtrace=$1 json=$2
+data=$LMT_SOURCE_DIR/data
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
 if [ "$json" = wrong ]; then
@@ -14,22 +15,22 @@ if [ "$json" = wrong ]; then
     "$data/contract/lookup-partial.json" >"$tmp/wrong/bits.json"
   sed 's/"total_bytes": *12288/"total_bytes": 12289/; s/"name": *"usage-arithmetic"/"name": "usage"/' \
     "$data/contract/usage-arithmetic.json" >"$tmp/wrong/usage.json"
-  sed 's/"content": *\["A"/"content": ["B"/; s/"name": *"mixed-sizes-in-batch"/"name": "content"/' \
-    "$data/contract/mixed-sizes-in-batch.json" >"$tmp/wrong/content.json"
+  sed 's/"content": *\["A"/"content": ["B"/; s/"name": *"mixed-sizes-in-batch"/"name": "bytes"/' \
+    "$data/contract/mixed-sizes-in-batch.json" >"$tmp/wrong/bytes.json"
   sed 's/"victims": *\["a", *"b"\]/"victims": ["b", "a"]/; s/"name": *"evict-lru-oldest-first"/"name": "victims"/' \
     "$data/contract/evict-lru-oldest-first.json" >"$tmp/wrong/victims.json"
-  out=$("$runner" "$json" "$tmp/wrong")
+  out=$("$lmtrace" check-adapter "$json" --scenarios "$tmp/wrong" --only '[buv]*')
   status=$?
   echo "$out"
   [ $status -eq 1 ] || { echo "expected exit 1, found $status"; exit 1; }
-  [ "$(echo "$out" | tail -n 1)" = "0 passed, 4 failed, 0 skipped" ] || { echo "expected all four to fail"; exit 1; }
+  [ "$(echo "$out" | tail -n 1)" = "0 passed, 4 failed, 0 not applicable" ] || { echo "expected all four to fail"; exit 1; }
   [ "$(echo "$out" | grep -c '^not ok [a-z]*: step [0-9]* ([a-z]*): expected .*, found ')" -eq 4 ] || { echo "expected the step in each line"; exit 1; }
   exit 0
 fi
-out=$("$runner" "$(echo "$json" | sed "s|@TMP@|$tmp|g")" "$data/contract")
+out=$("$lmtrace" check-adapter "$(echo "$json" | sed "s|@TMP@|$tmp|g")")
 status=$?
 echo "$out"
 [ $status -eq 0 ] || exit 1
 passed=$(echo "$out" | sed -n '$s/ passed.*//p')
 # A run that skips what it should run would be no test.
-[ "$passed" -ge "${4:-1}" ] || { echo "expected $4 scenarios to pass, found $passed"; exit 1; }
+[ "$passed" -ge "${3:-1}" ] || { echo "expected $3 scenarios to pass, found $passed"; exit 1; }

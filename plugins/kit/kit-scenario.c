@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "l2-check-private.h"
+#include "kit-scenario-private.h"
 
 #include <fnmatch.h>
 
@@ -33,7 +33,7 @@ write_norm (Run *run, LmtJsonWriter *writer, const LmtJson *norm)
       if (strcmp (name, "same_bits_as") == 0)
         {
           g_autoptr (GString) bits = g_string_new (NULL);
-          l2_check_append_bits (l2_check_find_task (run, lmt_json_get_string (value)), bits);
+          kit_scenario_append_bits (kit_scenario_find_task (run, lmt_json_get_string (value)), bits);
           lmt_json_writer_key (writer, "bits");
           lmt_json_writer_string (writer, bits->str);
           continue;
@@ -61,15 +61,15 @@ static gboolean
 run_step (Run *run, guint number, const LmtJson *step)
 {
   g_autoptr (GString) text = g_string_new (NULL);
-  const char *op = l2_check_get_text (step, "op");
+  const char *op = kit_scenario_get_text (step, "op");
   if (op == NULL)
     op = "none";
-  l2_check_do_step (run, step, op, text);
+  kit_scenario_do_step (run, step, op, text);
   if (run->why == NULL)
     {
       g_autoptr (LmtJson) norm = norm_of_step (run, step);
       g_autoptr (LmtJson) found = lmt_json_parse (text->len > 0 ? text->str : "{}", -1, NULL);
-      if (norm == NULL || (lmt_json_get_length (norm) == 0) || l2_check_matches (norm, found))
+      if (norm == NULL || (lmt_json_get_length (norm) == 0) || kit_scenario_matches (norm, found))
         return TRUE;
       g_autofree char *expected = lmt_json_to_text (norm, LMT_JSON_STYLE_SPACED, FALSE);
       run->why = g_strdup_printf ("expected %s, found %s", expected, text->str);
@@ -107,7 +107,7 @@ empty_medium (Run *run)
   if (lmt_l2_submit (run->l2, &task->task, NULL))
     {
       lmt_l2_flush (run->l2);
-      l2_check_wait_task (run, task);
+      kit_scenario_wait_task (run, task);
     }
 }
 
@@ -118,7 +118,7 @@ check_buffers (Run *run)
     {
       Task *task = run->tasks->pdata[i];
       for (guint k = 0; task->buffers != NULL && k < task->keys->len; k++)
-        if (task->buffers[k].at != NULL && !l2_check_buffer_is_kept (&task->buffers[k]))
+        if (task->buffers[k].at != NULL && !kit_scenario_buffer_is_kept (&task->buffers[k]))
           {
             run->why = g_strdup_printf ("task %s: expected nothing past the buffer's end, found it written", task->name);
             break;
@@ -140,17 +140,17 @@ policy_of (const LmtJson *scenario)
 {
   const LmtJson *steps = lmt_json_get_member (scenario, "steps");
   for (guint i = 0; i < lmt_json_get_length (steps); i++)
-    if (g_strcmp0 (l2_check_get_text (lmt_json_get_element (steps, i), "op"), "evict") == 0)
-      return l2_check_get_text (lmt_json_get_element (steps, i), "policy");
+    if (g_strcmp0 (kit_scenario_get_text (lmt_json_get_element (steps, i), "op"), "evict") == 0)
+      return kit_scenario_get_text (lmt_json_get_element (steps, i), "policy");
   return NULL;
 }
 
 static LmtL2Config *
-config_of (L2Check *check, const LmtJson *scenario, char **why)
+config_of (KitCheck *check, const LmtJson *scenario, char **why)
 {
   g_autoptr (GError) error = NULL;
   LmtL2Config *config = lmt_l2_config_parse (check->registry, check->json, 1, &error);
-  guint64 capacity = l2_check_get_number (lmt_json_get_member (scenario, "options"), "capacity_bytes");
+  guint64 capacity = kit_scenario_get_number (lmt_json_get_member (scenario, "options"), "capacity_bytes");
   if (config != NULL && capacity > 0)
     {
       g_autofree char *json = lmt_l2_config_with_capacity (config, capacity);
@@ -169,7 +169,7 @@ run_end (Run *run)
   if (run->l2 != NULL)
     {
       g_autofree char *why = g_steal_pointer (&run->why);
-      l2_check_close_adapter (run);
+      kit_scenario_close_adapter (run);
       if (why != NULL)
         {
           g_free (run->why);
@@ -177,18 +177,22 @@ run_end (Run *run)
         }
     }
   check_buffers (run);
+  guint64 n = run->l2 != NULL ? lmt_l2_get_figures (run->l2)->protocol_errors : 0;
+  if (run->why == NULL && n > 0)
+    run->why = g_strdup_printf ("expected each io back once and with a result, found %" G_GUINT64_FORMAT " that were not: %s", n,
+                                run->protocol != NULL ? run->protocol : "no message");
   g_clear_pointer (&run->l2, lmt_l2_free);
-  guint fds = l2_check_count_entries ("/proc/self/fd"), threads = l2_check_count_entries ("/proc/self/task");
+  guint fds = kit_scenario_count_entries ("/proc/self/fd"), threads = kit_scenario_count_threads (run->threads_before);
   if (run->why == NULL && fds != run->fds_before)
     run->why = g_strdup_printf ("close: expected %u descriptors, found %u", run->fds_before, fds);
   if (run->why == NULL && threads > run->threads_before)
     run->why = g_strdup_printf ("close: expected %u threads, found %u", run->threads_before, threads);
   /* What the scenario left on the medium goes. */
   g_autofree char *why = g_steal_pointer (&run->why);
-  if (l2_check_open_adapter (run))
+  if (kit_scenario_open_adapter (run))
     {
       empty_medium (run);
-      l2_check_close_adapter (run);
+      kit_scenario_close_adapter (run);
     }
   g_clear_pointer (&run->l2, lmt_l2_free);
   g_free (run->why);
@@ -197,7 +201,7 @@ run_end (Run *run)
 
 /* (transfer full) (nullable): what went wrong. */
 static char *
-run_once (L2Check *check, const LmtJson *scenario)
+run_once (KitCheck *check, const LmtJson *scenario)
 {
   LmtEvictKind policy;
   Run run = { .check = check, .scenario = scenario };
@@ -205,14 +209,14 @@ run_once (L2Check *check, const LmtJson *scenario)
   if (run.config == NULL)
     return run.why;
   run.keys = lmt_key_table_new ();
-  run.tasks = g_ptr_array_new_with_free_func (l2_check_task_free);
+  run.tasks = g_ptr_array_new_with_free_func (kit_scenario_task_free);
   run.events = g_string_new (NULL);
-  l2_check_make_keys (&run);
+  kit_scenario_make_keys (&run);
   if (lmt_evict_kind_from_text (policy_of (scenario) != NULL ? policy_of (scenario) : "", &policy))
     run.evict = lmt_evict_new (policy, NULL);
-  run.fds_before = l2_check_count_entries ("/proc/self/fd");
-  run.threads_before = l2_check_count_entries ("/proc/self/task");
-  if (l2_check_open_adapter (&run))
+  run.fds_before = kit_scenario_count_entries ("/proc/self/fd");
+  run.threads_before = kit_scenario_count_entries ("/proc/self/task");
+  if (kit_scenario_open_adapter (&run))
     run_steps (&run);
   run_end (&run);
   g_ptr_array_unref (run.tasks);
@@ -226,6 +230,7 @@ run_once (L2Check *check, const LmtJson *scenario)
   g_clear_pointer (&run.evict, lmt_evict_free);
   lmt_key_table_free (run.keys);
   lmt_l2_config_free (run.config);
+  g_free (run.protocol);
   return run.why;
 }
 
@@ -234,7 +239,7 @@ run_once (L2Check *check, const LmtJson *scenario)
 static gboolean
 demands_found_bit (const LmtJson *norm)
 {
-  const char *bits = l2_check_get_text (norm, "bits");
+  const char *bits = kit_scenario_get_text (norm, "bits");
   return bits != NULL && strchr (bits, '1') != NULL;
 }
 
@@ -254,7 +259,7 @@ missing_capability (const LmtJson *scenario, guint32 capabilities)
   for (guint i = 0; i < lmt_json_get_length (steps); i++)
     {
       const LmtJson *step = lmt_json_get_element (steps, i);
-      const char *op = l2_check_get_text (step, "op");
+      const char *op = kit_scenario_get_text (step, "op");
       const LmtJson *norm = lmt_json_get_member (step, "require");
       gboolean needs_keep
           = norm != NULL
@@ -264,9 +269,9 @@ missing_capability (const LmtJson *scenario, guint32 capabilities)
       if (strcmp (op, "tamper") == 0 && (capabilities & LMT_L2_CAP_DATA) == 0)
         return "data";
     }
-  for (guint i = 0; i < l2_check_get_length (scenario, "requires"); i++)
+  for (guint i = 0; i < kit_scenario_get_length (scenario, "requires"); i++)
     {
-      const char *name = lmt_json_get_string (l2_check_get_element (scenario, "requires", i));
+      const char *name = lmt_json_get_string (kit_scenario_get_element (scenario, "requires", i));
       guint k = 0;
       while (k < G_N_ELEMENTS (known) && strcmp (known[k].name, name) != 0)
         k++;
@@ -279,7 +284,7 @@ missing_capability (const LmtJson *scenario, guint32 capabilities)
 }
 
 static gboolean
-ask_adapter (L2Check *check, guint32 *capabilities, guint *n_objects, char **why)
+ask_adapter (KitCheck *check, guint *n_objects, char **why)
 {
   Run run = { .check = check };
   run.config = config_of (check, NULL, why);
@@ -288,16 +293,17 @@ ask_adapter (L2Check *check, guint32 *capabilities, guint *n_objects, char **why
   run.keys = lmt_key_table_new ();
   run.events = g_string_new (NULL);
   run.key_of_name = g_hash_table_new (g_str_hash, g_str_equal);
-  gboolean good = l2_check_open_adapter (&run);
+  gboolean good = kit_scenario_open_adapter (&run);
   if (good)
     {
       g_autoptr (GPtrArray) keys = g_ptr_array_new ();
-      *capabilities = lmt_l2_get_info (run.l2)->capabilities;
+      check->info = *lmt_l2_get_info (run.l2);
       lmt_l2_foreach (run.l2, collect, keys);
       *n_objects = keys->len;
       lmt_l2_free (run.l2);
     }
   *why = run.why;
+  g_free (run.protocol);
   g_string_free (run.events, TRUE);
   g_hash_table_unref (run.key_of_name);
   lmt_key_table_free (run.keys);
@@ -305,16 +311,15 @@ ask_adapter (L2Check *check, guint32 *capabilities, guint *n_objects, char **why
   return good;
 }
 
-L2Check *
-l2_check_new (LmtRegistry *registry, const char *config_json, GError **error)
+KitCheck *
+kit_scenario_new (LmtRegistry *registry, const char *config_json, GError **error)
 {
-  g_autoptr (L2Check) check = g_new0 (L2Check, 1);
+  g_autoptr (KitCheck) check = g_new0 (KitCheck, 1);
   g_autofree char *why = NULL;
-  guint32 capabilities = 0;
   guint n_objects = 0;
   check->registry = g_object_ref (registry);
   check->json = g_strdup (config_json);
-  if (!ask_adapter (check, &capabilities, &n_objects, &why))
+  if (!ask_adapter (check, &n_objects, &why))
     {
       g_set_error_literal (error, LMT_ERROR, LMT_ERROR_OPTION, why);
       return NULL;
@@ -329,7 +334,7 @@ l2_check_new (LmtRegistry *registry, const char *config_json, GError **error)
 }
 
 void
-l2_check_free (L2Check *check)
+kit_scenario_free (KitCheck *check)
 {
   if (check == NULL)
     return;
@@ -350,36 +355,62 @@ read_scenario (const char *path, char **name, char **why)
       return NULL;
     }
   LmtJson *scenario = lmt_json_parse (text, -1, &error);
-  if (scenario == NULL || g_strcmp0 (l2_check_get_text (scenario, "schema"), "lmtrace-l2-contract/1") != 0)
+  if (scenario == NULL || g_strcmp0 (kit_scenario_get_text (scenario, "schema"), "lmtrace-l2-contract/1") != 0)
     {
       *why = scenario == NULL ? g_strdup (error->message) : g_strdup ("schema: expected lmtrace-l2-contract/1, found another");
       g_clear_pointer (&scenario, lmt_json_free);
       return NULL;
     }
   g_free (*name);
-  *name = g_strdup (l2_check_get_text (scenario, "name"));
+  *name = g_strdup (kit_scenario_get_text (scenario, "name"));
   return scenario;
 }
 
-L2CheckVerdict
-l2_check_run (L2Check *check, const char *path, char **name, char **why)
+KitVerdict
+kit_scenario_run (KitCheck *check, const char *path, char **name, char **why)
 {
   *why = NULL;
   g_autoptr (LmtJson) scenario = read_scenario (path, name, why);
   if (scenario == NULL)
-    return L2_CHECK_FAILED;
-  guint32 capabilities = 0;
+    return KIT_FAILED;
   guint n_objects;
-  if (!ask_adapter (check, &capabilities, &n_objects, why))
-    return L2_CHECK_FAILED;
-  const char *missing = missing_capability (scenario, capabilities);
+  if (!ask_adapter (check, &n_objects, why))
+    return KIT_FAILED;
+  const char *missing = missing_capability (scenario, check->info.capabilities);
   if (missing != NULL)
     {
       *why = g_strdup (missing);
-      return L2_CHECK_SKIPPED;
+      return KIT_SKIPPED;
     }
   gboolean by_time = fnmatch ("concurrent-*", *name, 0) == 0 || fnmatch ("close-*", *name, 0) == 0;
   for (guint i = 0; i < (by_time ? REPEATS : 1) && *why == NULL; i++)
     *why = run_once (check, scenario);
-  return *why == NULL ? L2_CHECK_PASSED : L2_CHECK_FAILED;
+  return *why == NULL ? KIT_PASSED : KIT_FAILED;
+}
+
+char *
+kit_scenario_name (const char *path)
+{
+  g_autofree char *why = NULL;
+  char *name;
+  lmt_json_free (read_scenario (path, &name, &why));
+  return name;
+}
+
+const LmtL2Info *
+kit_scenario_get_info (const KitCheck *check)
+{
+  return &check->info;
+}
+
+const char *
+kit_scenario_get_json (const KitCheck *check)
+{
+  return check->json;
+}
+
+LmtRegistry *
+kit_scenario_get_registry (const KitCheck *check)
+{
+  return check->registry;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "l2-check.h"
+#include "kit-scenario.h"
 
 static gboolean
 is_number (LmtJsonType type)
@@ -11,7 +11,7 @@ static gboolean
 matches_one_of (const LmtJson *choices, const LmtJson *found)
 {
   for (guint i = 0; i < lmt_json_get_length (choices); i++)
-    if (l2_check_matches (lmt_json_get_element (choices, i), found))
+    if (kit_scenario_matches (lmt_json_get_element (choices, i), found))
       return TRUE;
   return FALSE;
 }
@@ -22,7 +22,7 @@ matches_array (const LmtJson *norm, const LmtJson *found)
   if (lmt_json_get_type (found) != LMT_JSON_ARRAY || lmt_json_get_length (found) != lmt_json_get_length (norm))
     return FALSE;
   for (guint i = 0; i < lmt_json_get_length (norm); i++)
-    if (!l2_check_matches (lmt_json_get_element (norm, i), lmt_json_get_element (found, i)))
+    if (!kit_scenario_matches (lmt_json_get_element (norm, i), lmt_json_get_element (found, i)))
       return FALSE;
   return TRUE;
 }
@@ -38,7 +38,7 @@ matches_object (const LmtJson *norm, const LmtJson *found)
   for (guint i = 0; i < lmt_json_get_length (norm); i++)
     {
       const LmtJson *member = lmt_json_get_member (found, lmt_json_get_member_name (norm, i));
-      if (member == NULL || !l2_check_matches (lmt_json_get_member_value (norm, i), member))
+      if (member == NULL || !kit_scenario_matches (lmt_json_get_member_value (norm, i), member))
         return FALSE;
     }
   /* A map of salts is whole: one more is one too many. */
@@ -46,7 +46,7 @@ matches_object (const LmtJson *norm, const LmtJson *found)
 }
 
 gboolean
-l2_check_matches (const LmtJson *norm, const LmtJson *found)
+kit_scenario_matches (const LmtJson *norm, const LmtJson *found)
 {
   LmtJsonType type = lmt_json_get_type (norm);
   if (type == LMT_JSON_OBJECT)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "l2-check-private.h"
+#include "kit-scenario-private.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,14 +10,14 @@
 /* -------- small things -------- */
 
 const char *
-l2_check_get_text (const LmtJson *json, const char *name)
+kit_scenario_get_text (const LmtJson *json, const char *name)
 {
   const LmtJson *member = json != NULL ? lmt_json_get_member (json, name) : NULL;
   return member != NULL && lmt_json_get_type (member) == LMT_JSON_STRING ? lmt_json_get_string (member) : NULL;
 }
 
 guint64
-l2_check_get_number (const LmtJson *json, const char *name)
+kit_scenario_get_number (const LmtJson *json, const char *name)
 {
   const LmtJson *member = json != NULL ? lmt_json_get_member (json, name) : NULL;
   return member != NULL && lmt_json_get_type (member) == LMT_JSON_INT ? (guint64)lmt_json_get_int (member) : 0;
@@ -31,20 +31,20 @@ get_double (const LmtJson *json, const char *name)
 }
 
 guint
-l2_check_get_length (const LmtJson *json, const char *name)
+kit_scenario_get_length (const LmtJson *json, const char *name)
 {
   const LmtJson *member = json != NULL ? lmt_json_get_member (json, name) : NULL;
   return member != NULL ? lmt_json_get_length (member) : 0;
 }
 
 const LmtJson *
-l2_check_get_element (const LmtJson *json, const char *name, guint i)
+kit_scenario_get_element (const LmtJson *json, const char *name, guint i)
 {
   return lmt_json_get_element (lmt_json_get_member (json, name), i);
 }
 
 guint
-l2_check_count_entries (const char *path)
+kit_scenario_count_entries (const char *path)
 {
   guint n = 0;
   DIR *dir = opendir (path);
@@ -52,6 +52,20 @@ l2_check_count_entries (const char *path)
     n++;
   if (dir != NULL)
     closedir (dir);
+  return n;
+}
+
+guint
+kit_scenario_count_threads (guint expected)
+{
+  guint n = 0;
+  for (guint i = 0; i < 100; i++)
+    {
+      n = kit_scenario_count_entries ("/proc/self/task");
+      if (n <= expected)
+        break;
+      g_usleep (10000);
+    }
   return n;
 }
 
@@ -69,15 +83,15 @@ kind_of_name (const char *name)
 static LmtKey *
 make_key (Run *run, const LmtJson *json)
 {
-  const char *hex = l2_check_get_text (json, "chunk_hash");
+  const char *hex = kit_scenario_get_text (json, "chunk_hash");
   gsize n = strlen (hex) / 2;
   g_autofree guint8 *hash = g_malloc0 (n + 1);
   for (gsize i = 0; i < n; i++)
     hash[i] = (guint8)(g_ascii_xdigit_value (hex[2 * i]) * 16 + g_ascii_xdigit_value (hex[2 * i + 1]));
-  const char *model = l2_check_get_text (json, "model_name"), *salt = l2_check_get_text (json, "cache_salt");
+  const char *model = kit_scenario_get_text (json, "model_name"), *salt = kit_scenario_get_text (json, "cache_salt");
   LmtKeyFields fields = { .struct_size = sizeof fields,
-                          .group = (guint32)l2_check_get_number (json, "object_group_id"),
-                          .rank = l2_check_get_number (json, "kv_rank"),
+                          .group = (guint32)kit_scenario_get_number (json, "object_group_id"),
+                          .rank = kit_scenario_get_number (json, "kv_rank"),
                           .hash = hash,
                           .hash_len = (guint32)n,
                           .model = model,
@@ -88,7 +102,7 @@ make_key (Run *run, const LmtJson *json)
 }
 
 void
-l2_check_make_keys (Run *run)
+kit_scenario_make_keys (Run *run)
 {
   const LmtJson *keys = lmt_json_get_member (run->scenario, "keys");
   run->key_of_name = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
@@ -111,15 +125,25 @@ name_of_key (Run *run, const LmtKey *key)
 
 /* -------- buffers -------- */
 
-static void
-buffer_init (Buffer *buffer, guint64 bytes)
+void
+kit_scenario_buffer_init (Buffer *buffer, guint64 bytes)
 {
   buffer->bytes = bytes;
-  buffer->map_bytes = (bytes + PAGE - 1) / PAGE * PAGE + PAGE;
-  buffer->at = mmap (NULL, buffer->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  g_assert (buffer->at != MAP_FAILED);
-  mprotect (buffer->at + buffer->map_bytes - PAGE, PAGE, PROT_NONE);
-  memset (buffer->at, FILLED, buffer->map_bytes - PAGE);
+  buffer->map_bytes = (MAX (bytes, 1) + PAGE - 1) / PAGE * PAGE;
+  guint8 *map = mmap (NULL, buffer->map_bytes + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  g_assert (map != MAP_FAILED);
+  buffer->at = map + PAGE;
+  mprotect (buffer->at, buffer->map_bytes, PROT_READ | PROT_WRITE);
+  memset (buffer->at, FILLED, buffer->map_bytes);
+}
+
+void
+kit_scenario_buffer_clear (Buffer *buffer)
+{
+  if (buffer->at != NULL)
+    munmap (buffer->at - PAGE, buffer->map_bytes + 2 * PAGE);
+  g_clear_pointer (&buffer->copy, g_free);
+  buffer->at = NULL;
 }
 
 static gboolean
@@ -133,9 +157,9 @@ all_bytes (const guint8 *at, guint64 n, guint8 value)
 
 /* What lies between the object's end and the end of its page is nobody's. */
 gboolean
-l2_check_buffer_is_kept (const Buffer *buffer)
+kit_scenario_buffer_is_kept (const Buffer *buffer)
 {
-  return all_bytes (buffer->at + buffer->bytes, buffer->map_bytes - PAGE - buffer->bytes, FILLED);
+  return all_bytes (buffer->at + buffer->bytes, buffer->map_bytes - buffer->bytes, FILLED);
 }
 
 static const LmtJson *
@@ -154,8 +178,8 @@ content_of (Run *run, const Buffer *buffer)
   for (guint i = 0; i < lmt_json_get_length (buffers); i++)
     {
       const LmtJson *norm = lmt_json_get_member_value (buffers, i);
-      guint64 size = l2_check_get_number (norm, "size");
-      gint64 differs = lmt_fill_check (l2_check_get_number (norm, "seed"), buffer->at, MIN (size, buffer->bytes));
+      guint64 size = kit_scenario_get_number (norm, "size");
+      gint64 differs = lmt_fill_check (kit_scenario_get_number (norm, "seed"), buffer->at, MIN (size, buffer->bytes));
       if (differs < 0 && size == buffer->bytes)
         return g_strdup (lmt_json_get_member_name (buffers, i));
       if (differs < 0 || differs >= 16)
@@ -167,15 +191,11 @@ content_of (Run *run, const Buffer *buffer)
 /* -------- tasks -------- */
 
 void
-l2_check_task_free (gpointer data)
+kit_scenario_task_free (gpointer data)
 {
   Task *task = data;
   for (guint i = 0; task->buffers != NULL && i < task->keys->len; i++)
-    {
-      if (task->buffers[i].at != NULL)
-        munmap (task->buffers[i].at, task->buffers[i].map_bytes);
-      g_free (task->buffers[i].copy);
-    }
+    kit_scenario_buffer_clear (&task->buffers[i]);
   g_ptr_array_unref (task->keys);
   g_free (task->buffers);
   g_free (task->addresses);
@@ -186,7 +206,7 @@ l2_check_task_free (gpointer data)
 }
 
 Task *
-l2_check_find_task (Run *run, const char *name)
+kit_scenario_find_task (Run *run, const char *name)
 {
   for (guint i = 0; i < run->tasks->len; i++)
     if (g_strcmp0 (((Task *)run->tasks->pdata[i])->name, name) == 0)
@@ -198,29 +218,29 @@ static Task *
 task_new (Run *run, const LmtJson *step, guint32 kind)
 {
   Task *task = g_new0 (Task, 1);
-  guint n = l2_check_get_length (step, "keys");
-  task->name = g_strdup (l2_check_get_text (step, "task"));
+  guint n = kit_scenario_get_length (step, "keys");
+  task->name = g_strdup (kit_scenario_get_text (step, "task"));
   task->keys = g_ptr_array_new ();
   task->sizes = g_new0 (guint64, n + 1);
   task->codes = g_new0 (guint8, n + 1);
   for (guint i = 0; i < n; i++)
     g_ptr_array_add (task->keys,
-                     g_hash_table_lookup (run->key_of_name, lmt_json_get_string (l2_check_get_element (step, "keys", i))));
+                     g_hash_table_lookup (run->key_of_name, lmt_json_get_string (kit_scenario_get_element (step, "keys", i))));
   if (kind == LMT_L2_STORE || kind == LMT_L2_LOAD)
     {
       task->buffers = g_new0 (Buffer, n + 1);
       task->addresses = g_new0 (void *, n + 1);
     }
   const char *list = kind == LMT_L2_STORE ? "buffers" : "sizes";
-  for (guint i = 0; task->buffers != NULL && i < MIN (n, l2_check_get_length (step, list)); i++)
+  for (guint i = 0; task->buffers != NULL && i < MIN (n, kit_scenario_get_length (step, list)); i++)
     {
       const LmtJson *norm
-          = kind == LMT_L2_STORE ? buffer_of_name (run, lmt_json_get_string (l2_check_get_element (step, list, i))) : NULL;
-      task->sizes[i]
-          = norm != NULL ? l2_check_get_number (norm, "size") : (guint64)lmt_json_get_int (l2_check_get_element (step, list, i));
-      buffer_init (&task->buffers[i], task->sizes[i]);
+          = kind == LMT_L2_STORE ? buffer_of_name (run, lmt_json_get_string (kit_scenario_get_element (step, list, i))) : NULL;
+      task->sizes[i] = norm != NULL ? kit_scenario_get_number (norm, "size")
+                                    : (guint64)lmt_json_get_int (kit_scenario_get_element (step, list, i));
+      kit_scenario_buffer_init (&task->buffers[i], task->sizes[i]);
       if (norm != NULL)
-        lmt_fill (l2_check_get_number (norm, "seed"), task->buffers[i].at, task->sizes[i]);
+        lmt_fill (kit_scenario_get_number (norm, "seed"), task->buffers[i].at, task->sizes[i]);
       task->addresses[i] = task->buffers[i].at;
     }
   task->task = (LmtL2Task){ .kind = kind,
@@ -239,7 +259,7 @@ submit (Run *run, Task *task, const LmtJson *step)
 {
   LmtL2Code code;
   const char *list = task->task.kind == LMT_L2_STORE ? "buffers" : task->task.kind == LMT_L2_LOAD ? "sizes" : NULL;
-  task->refused = (list != NULL && l2_check_get_length (step, list) != task->keys->len) || run->l2 == NULL
+  task->refused = (list != NULL && kit_scenario_get_length (step, list) != task->keys->len) || run->l2 == NULL
                   || !lmt_l2_submit (run->l2, &task->task, &code);
   if (!task->refused)
     lmt_l2_flush (run->l2);
@@ -273,16 +293,20 @@ sleep_until (Run *run, gint64 deadline_ms)
 }
 
 gboolean
-l2_check_wait_task (Run *run, Task *task)
+kit_scenario_wait_task (Run *run, Task *task)
 {
-  gint64 deadline = now_ms () + WAIT_MS;
+  gint64 deadline = now_ms () + kit_wait_ms (run->check);
   for (;;)
     {
       reap_all (run);
       if (task->done)
         return TRUE;
       if (run->l2 == NULL || now_ms () >= deadline)
-        return FALSE;
+        {
+          run->check->n_timeouts++;
+          run->hurried = TRUE;
+          return FALSE;
+        }
       sleep_until (run, deadline);
     }
 }
@@ -292,7 +316,10 @@ l2_check_wait_task (Run *run, Task *task)
 static void
 quiet (gpointer data, const char *kind, const char *text)
 {
+  Run *run = data;
   g_debug ("%s", text);
+  if (strcmp (kind, "protocol") == 0 && run->protocol == NULL)
+    run->protocol = g_strdup (text);
 }
 
 static void
@@ -323,11 +350,15 @@ on_event (gpointer data, LmtL2EventKind kind, LmtKey *const *keys, const guint64
 }
 
 gboolean
-l2_check_open_adapter (Run *run)
+kit_scenario_open_adapter (Run *run)
 {
   g_autoptr (GError) error = NULL;
-  LmtL2Params params
-      = { .struct_size = sizeof params, .clock = lmt_clock_real (), .keys = run->keys, .data_wanted = TRUE, .message = quiet };
+  LmtL2Params params = { .struct_size = sizeof params,
+                         .clock = lmt_clock_real (),
+                         .keys = run->keys,
+                         .data_wanted = TRUE,
+                         .message = quiet,
+                         .message_data = run };
   run->l2 = lmt_l2_open (run->config, &params, &error);
   if (run->l2 == NULL)
     {
@@ -341,12 +372,12 @@ l2_check_open_adapter (Run *run)
 
 /* Twice is harmless, and so is never having been open. */
 gboolean
-l2_check_close_adapter (Run *run)
+kit_scenario_close_adapter (Run *run)
 {
   if (run->l2 == NULL)
     return TRUE;
   gint64 start = now_ms ();
-  lmt_l2_close (run->l2, (gint64)CLOSE_MS * 2 * 1000000);
+  lmt_l2_close (run->l2, (gint64)(run->hurried ? POLL_MS : CLOSE_MS * 2) * 1000000);
   reap_all (run);
   if (now_ms () - start <= CLOSE_MS)
     return TRUE;
@@ -357,7 +388,7 @@ l2_check_close_adapter (Run *run)
 /* -------- results as JSON -------- */
 
 void
-l2_check_append_bits (Task *task, GString *out)
+kit_scenario_append_bits (Task *task, GString *out)
 {
   for (guint i = 0; i < task->keys->len; i++)
     g_string_append_c (out, task->codes[i] == LMT_L2_OK || task->codes[i] == LMT_L2_PRESENT ? '1' : '0');
@@ -375,7 +406,7 @@ append_result (Run *run, Task *task, GString *out)
 {
   gboolean is_store = task->task.kind == LMT_L2_STORE;
   g_string_append_printf (out, "{\"%s\":\"", is_store ? "stored_bits" : "bits");
-  l2_check_append_bits (task, out);
+  kit_scenario_append_bits (task, out);
   g_string_append_c (out, '"');
   if (is_store)
     {
@@ -417,10 +448,10 @@ read_event_fd (Run *run, guint32 kind)
 static void
 step_wait (Run *run, const LmtJson *step, GString *found)
 {
-  Task *task = l2_check_find_task (run, l2_check_get_text (step, "task"));
+  Task *task = kit_scenario_find_task (run, kit_scenario_get_text (step, "task"));
   if (task->refused)
     g_string_append (found, "{\"refused\":true}");
-  else if (!l2_check_wait_task (run, task))
+  else if (!kit_scenario_wait_task (run, task))
     g_string_append (found, "{\"timeout\":true}");
   else
     {
@@ -433,7 +464,7 @@ step_wait (Run *run, const LmtJson *step, GString *found)
 static void
 step_again (Run *run, const LmtJson *step, GString *found)
 {
-  Task *task = l2_check_find_task (run, l2_check_get_text (step, "task"));
+  Task *task = kit_scenario_find_task (run, kit_scenario_get_text (step, "task"));
   reap_all (run);
   if (task->fetched || !task->done)
     g_string_append (found, "{\"result\":null}");
@@ -449,11 +480,11 @@ static void
 step_ids (Run *run, const LmtJson *step, GString *found)
 {
   gboolean unique = TRUE;
-  guint n = l2_check_get_length (step, "tasks");
+  guint n = kit_scenario_get_length (step, "tasks");
   for (guint i = 0; i < n; i++)
     for (guint k = 0; k < i; k++)
-      unique &= l2_check_find_task (run, lmt_json_get_string (l2_check_get_element (step, "tasks", i)))->task.id
-                != l2_check_find_task (run, lmt_json_get_string (l2_check_get_element (step, "tasks", k)))->task.id;
+      unique &= kit_scenario_find_task (run, lmt_json_get_string (kit_scenario_get_element (step, "tasks", i)))->task.id
+                != kit_scenario_find_task (run, lmt_json_get_string (kit_scenario_get_element (step, "tasks", k)))->task.id;
   g_string_append_printf (found, "{\"unique\":%s}", unique ? "true" : "false");
 }
 
@@ -499,7 +530,7 @@ step_delete (Run *run, const LmtJson *step, GString *found)
   submit (run, task, step);
   if (task->refused)
     g_string_append (found, "{\"refused\":true}");
-  else if (!l2_check_wait_task (run, task))
+  else if (!kit_scenario_wait_task (run, task))
     g_string_append (found, "{\"timeout\":true}");
   else
     append_result (run, task, found);
@@ -508,9 +539,9 @@ step_delete (Run *run, const LmtJson *step, GString *found)
 static void
 step_unlock (Run *run, const LmtJson *step)
 {
-  for (guint i = 0; i < l2_check_get_length (step, "keys"); i++)
+  for (guint i = 0; i < kit_scenario_get_length (step, "keys"); i++)
     {
-      LmtKey *key = g_hash_table_lookup (run->key_of_name, lmt_json_get_string (l2_check_get_element (step, "keys", i)));
+      LmtKey *key = g_hash_table_lookup (run->key_of_name, lmt_json_get_string (kit_scenario_get_element (step, "keys", i)));
       lmt_l2_unlock (run->l2, &key, 1);
     }
 }
@@ -572,7 +603,7 @@ choose_victims (Run *run, const LmtJson *step, GArray *all)
   for (guint salt = 0; salt < lmt_key_table_n_salts (run->keys); salt++)
     {
       guint64 bytes = lmt_l2_get_used_by_salt (run->l2, salt);
-      guint64 limit = l2_check_get_number (lmt_json_get_member (step, "quotas"), lmt_key_table_salt (run->keys, salt));
+      guint64 limit = kit_scenario_get_number (lmt_json_get_member (step, "quotas"), lmt_key_table_salt (run->keys, salt));
       if (bytes == 0 || (double)bytes < watermark * (double)limit)
         continue;
       lmt_evict_victims (run->evict, limit == 0 ? 1.0 : ratio, salt, is_unlocked, run, victims);
@@ -594,7 +625,7 @@ step_evict (Run *run, const LmtJson *step, GString *found)
     .kind = LMT_L2_DELETE, .n = victims->len, .keys = (LmtKey *const *)task->keys->pdata, .codes = task->codes, .user_data = task
   };
   g_ptr_array_add (run->tasks, task);
-  if (!lmt_l2_submit (run->l2, &task->task, NULL) || (lmt_l2_flush (run->l2), !l2_check_wait_task (run, task)))
+  if (!lmt_l2_submit (run->l2, &task->task, NULL) || (lmt_l2_flush (run->l2), !kit_scenario_wait_task (run, task)))
     {
       g_string_append (found, "{\"timeout\":true}");
       return;
@@ -631,8 +662,8 @@ tamper (Run *run, LmtKey *key, const char *action, guint64 bytes)
 static void
 step_tamper (Run *run, const LmtJson *step, GString *found)
 {
-  LmtKey *key = g_hash_table_lookup (run->key_of_name, l2_check_get_text (step, "key"));
-  if (tamper (run, key, l2_check_get_text (step, "action"), l2_check_get_number (step, "size")) < 0)
+  LmtKey *key = g_hash_table_lookup (run->key_of_name, kit_scenario_get_text (step, "key"));
+  if (tamper (run, key, kit_scenario_get_text (step, "action"), kit_scenario_get_number (step, "size")) < 0)
     run->why = g_strdup_printf ("expected a change of the medium, found none");
   g_string_append (found, "{}");
 }
@@ -640,7 +671,7 @@ step_tamper (Run *run, const LmtJson *step, GString *found)
 static void
 step_scribble (Run *run, const LmtJson *step)
 {
-  Task *task = l2_check_find_task (run, l2_check_get_text (step, "task"));
+  Task *task = kit_scenario_find_task (run, kit_scenario_get_text (step, "task"));
   for (guint i = 0; i < task->keys->len; i++)
     memset (task->buffers[i].at, SCRIBBLED, task->buffers[i].bytes);
 }
@@ -648,11 +679,11 @@ step_scribble (Run *run, const LmtJson *step)
 static void
 step_stable (Run *run, const LmtJson *step, GString *found)
 {
-  Task *task = l2_check_find_task (run, l2_check_get_text (step, "task"));
+  Task *task = kit_scenario_find_task (run, kit_scenario_get_text (step, "task"));
   gboolean changed = FALSE;
   for (guint i = 0; i < task->keys->len; i++)
     task->buffers[i].copy = g_memdup2 (task->buffers[i].at, task->buffers[i].bytes);
-  g_usleep (l2_check_get_number (step, "milliseconds") * 1000);
+  g_usleep (kit_scenario_get_number (step, "milliseconds") * 1000);
   for (guint i = 0; i < task->keys->len; i++)
     {
       changed |= memcmp (task->buffers[i].copy, task->buffers[i].at, task->buffers[i].bytes) != 0;
@@ -664,16 +695,16 @@ step_stable (Run *run, const LmtJson *step, GString *found)
 static void
 step_reopen (Run *run)
 {
-  if (!l2_check_close_adapter (run))
+  if (!kit_scenario_close_adapter (run))
     return;
   g_clear_pointer (&run->l2, lmt_l2_free);
-  l2_check_open_adapter (run);
+  kit_scenario_open_adapter (run);
   /* What the new handle found is no announcement of the scenario. */
   g_string_truncate (run->events, 0);
 }
 
 void
-l2_check_do_step (Run *run, const LmtJson *step, const char *op, GString *found)
+kit_scenario_do_step (Run *run, const LmtJson *step, const char *op, GString *found)
 {
   if (strcmp (op, "store") == 0 || strcmp (op, "lookup") == 0 || strcmp (op, "load") == 0)
     {
@@ -693,7 +724,7 @@ l2_check_do_step (Run *run, const LmtJson *step, const char *op, GString *found)
     step_fds (run, found);
   else if (strcmp (op, "poll") == 0)
     g_string_append_printf (found, "{\"readable\":%s}",
-                            is_readable (run, kind_of_name (l2_check_get_text (step, "kind")), POLL_MS) ? "true" : "false");
+                            is_readable (run, kind_of_name (kit_scenario_get_text (step, "kind")), POLL_MS) ? "true" : "false");
   else if (strcmp (op, "unlock") == 0)
     step_unlock (run, step);
   else if (strcmp (op, "delete") == 0)
@@ -709,7 +740,7 @@ l2_check_do_step (Run *run, const LmtJson *step, const char *op, GString *found)
   else if (strcmp (op, "debris") == 0)
     g_string_append_printf (found, "{\"entries\":%" G_GINT64_FORMAT "}", tamper (run, NULL, "debris", 0));
   else if (strcmp (op, "sleep") == 0)
-    g_usleep (l2_check_get_number (step, "milliseconds") * 1000);
+    g_usleep (kit_scenario_get_number (step, "milliseconds") * 1000);
   else if (strcmp (op, "scribble") == 0)
     step_scribble (run, step);
   else if (strcmp (op, "stable") == 0)
@@ -718,7 +749,7 @@ l2_check_do_step (Run *run, const LmtJson *step, const char *op, GString *found)
     step_reopen (run);
   else if (strcmp (op, "close") == 0)
     {
-      l2_check_close_adapter (run);
+      kit_scenario_close_adapter (run);
       g_string_append (found, "{\"refused\":false}");
     }
   else
