@@ -86,6 +86,7 @@ merge_rewind (gpointer data, GError **error)
   ReplayMerge *merge = data;
   merge->number = 0;
   merge->lent = NULL;
+  merge->steps_back = 0; /* the same ones come again */
   for (guint i = 0; i < merge->inputs->len; i++)
     {
       MergeInput *input = &g_array_index (merge->inputs, MergeInput, i);

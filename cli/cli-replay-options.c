@@ -16,6 +16,13 @@ const LmtOption replay_options[]
         ROW (DURATION, "max-gap", max_gap_ns, 0, NULL, "0..", "DUR", "Cut longer idle times to DUR", GROUP_REPLAY),
         ROW (COUNT, "loop", loop, 0, "1", "1..", "N", "Replay the selection N times; times go on from the last", GROUP_REPLAY),
         ROW (COUNT, "limit", limit, 0, NULL, "1..", "N", "Stop after N records", GROUP_REPLAY),
+        ROW (COUNT, "copies", copies, 0, "1", "1..65536", "N",
+             "Make each call N times, one after another at its recorded time; all with the same keys but for --key-offset",
+             GROUP_REPLAY),
+        ROW (OPT_STRING, "key-offset", key_offset, 0, NULL, NULL, "N",
+             "Give each copy keys of its own: those of tenants N, N+1 and so on, from 0, which has the recorded keys", GROUP_REPLAY),
+        ROW (BOOL, "close-pairs", close_pairs, 0, NULL, NULL, NULL,
+             "End what the selection opened and did not close: writes, reads, locks of prefetches", GROUP_REPLAY),
         ROW (BOOL, "dry-run", dry_run, 0, NULL, NULL, NULL, "Decode and plan, touch nothing", GROUP_REPLAY),
         ROW (DURATION, "drain-timeout", drain_timeout_ns, 0, "30s", "0..", "DUR",
              "Wait at most DUR for what is in flight at the end", GROUP_REPLAY),
@@ -50,10 +57,5 @@ const LmtOption replay_options[]
              "Print and write exactly what LMCache would", GROUP_OUTPUT),
         ROW (BOOL, "print-config", print_config, 0, NULL, NULL, NULL, "Print the effective values with their origin and stop",
              GROUP_OUTPUT),
-
-        ROW (UINT, "copies", copies, LMT_OPTION_HIDDEN, NULL, NULL, "N", "Replay N tenants", GROUP_REPLAY),
-        ROW (BOOL, "key-offset", key_offset, LMT_OPTION_HIDDEN, NULL, NULL, NULL, "Give each copy keys of its own", GROUP_REPLAY),
-        ROW (BOOL, "close-pairs", close_pairs, LMT_OPTION_HIDDEN, NULL, NULL, NULL,
-             "Take the other half of pairs a selection opens", GROUP_INPUT),
         LMT_OPTION_END };
 /* clang-format on */

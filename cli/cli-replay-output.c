@@ -138,6 +138,7 @@ cli_replay_result_set_totals (CliReplayResult *result, const LmtReplayTotals *to
   result->records = totals->records;
   result->left_out = totals->left_out;
   result->not_reached = totals->not_reached;
+  result->pairs_closed = totals->pairs_closed;
   result->late = totals->late;
   result->recorded_span_s = totals->recorded_span_s;
   result->duration_s = (double)totals->duration_ns / 1e9;
@@ -375,6 +376,11 @@ replay_add_pacing (LmtReport *report, const CliReplayResult *result)
   lmt_section_add_string (section, "clock", "Clock", replay_clock_word (result));
   lmt_section_add_rounded (section, "recorded_span_s", "Recorded span (s)", result->recorded_span_s);
   lmt_section_add_double (section, "speed", "Speed", result->speed);
+  if (result->copies > 1)
+    lmt_section_add_int (section, "copies", "Copies of each record", (gint64)result->copies);
+  if (result->with_tenants)
+    lmt_section_add_int (section, "first_tenant", "Keys are those of tenants from",
+                         (gint64)MIN (result->first_tenant, (guint64)G_MAXINT64));
   if (has_lag)
     {
       lmt_section_add_rounded (section, "lag_p50_ms", "Lag p50 (ms)", result->lag.p50_ms);
@@ -430,6 +436,7 @@ replay_add_status (LmtReport *report, const CliReplayResult *result)
     { "lost_bytes", "Bytes lost to damage", result->lost_bytes },
     { "left_out", "Records left out by selection", result->left_out },
     { "not_reached", "Records not reached", result->not_reached },
+    { "pairs_closed", "Pairs ended by --close-pairs", result->pairs_closed },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)

@@ -67,6 +67,10 @@ typedef struct
   guint64 malformed;
   guint64 left_out;
   guint64 not_reached;
+  guint64 pairs_closed;
+  guint64 copies;        /* 0 counts as 1 */
+  gboolean with_tenants; /* --key-offset */
+  guint64 first_tenant;
   guint64 late;
   double recorded_span_s;
   double speed;

@@ -43,9 +43,8 @@ typedef struct
   guint32 follow;
   gint64 follow_idle_ns;
   guint32 print_config;
-  /* Understood, but not to be had: refused by name. */
   guint64 copies;
-  guint32 key_offset;
+  char *key_offset; /* NULL: not given; "" or a number */
   guint32 close_pairs;
 } ReplayConfig;
 
@@ -175,7 +174,8 @@ typedef struct
   ReplayMerge *merge; /* (nullable) */
   guint index;        /* of the run, from 0 */
   guint n_runs;
-  guint compat; /* 0, 56, 57 */
+  guint compat;         /* 0, 56, 57 */
+  guint64 first_tenant; /* of --key-offset */
   guint64 n_total;
   const LmtHeader **headers;
   LmtReplayEnv env;

@@ -19,6 +19,13 @@ static const char more_text[]
       "FILE, one object per FILE in `files` of --format json, trace_replay_ops.csv for the first and trace_replay_ops.2.csv and "
       "so on for "
       "the others (trace_replay_summary.json alike). With --merge they are one replay, ordered by wall time.\n\n"
+      "--copies N makes N tenants out of one: at each record's time its call is made N times, and each call counts as a record, "
+      "with a number of its own; --limit counts the records of the trace. Without --key-offset all tenants use the same keys. "
+      "With it, tenant 0 has the keys as recorded, tenant T the same with another chunk hash (of a storage trace: its first 8 "
+      "bytes exclusive-or a number derived from T), so that equal keys stay equal within a tenant and no two tenants share "
+      "one. --key-offset=N begins with tenant N: several replays into one storage then keep apart, too.\n\n"
+      "--close-pairs ends what the records so far opened, at the end of each round: open reads are left, locks that prefetches "
+      "took and nobody gave back are given back, reserved objects are finished. The report counts them.\n\n"
       "A signal (INT, TERM, HUP) ends the run with complete reports marked partial and exit code 130; a second one stops waiting "
       "for "
       "what is in flight. USR1 prints an interim table on stderr.";
@@ -44,17 +51,31 @@ const LmtCommandOps cmd_replay_ops = {
 
 /* -------- what the flags mean together -------- */
 
+/* What the level has to offer for --copies and --close-pairs. @first_tenant: (out): the number in --key-offset. */
 static gboolean
-refuse_unserved (const LmtOptions *options, GError **error)
+check_copies (const LmtCommandContext *context, const LmtLevelOps *level, guint64 *first_tenant, GError **error)
 {
-  static const char *const names[] = { "copies", "key-offset", "close-pairs" };
-  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
-    if (lmt_options_is_set (options, names[i]))
-      {
-        g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "--%s: `replay` doesn't offer it yet", names[i]);
-        return FALSE;
-      }
-  return TRUE;
+  const ReplayConfig *config = context->config;
+  const char *missing = NULL;
+
+  *first_tenant = 0;
+  if (config->key_offset != NULL && level->set_tenant == NULL)
+    missing = "--key-offset: expected a level with keys";
+  else if (config->close_pairs && level->close_pairs == NULL)
+    missing = "--close-pairs: expected a level with pairs";
+  if (missing != NULL)
+    {
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s, found %s", missing, level->name);
+      return FALSE;
+    }
+  if (config->key_offset == NULL || config->key_offset[0] == '\0')
+    return TRUE;
+  if (lmt_parse_count (config->key_offset, first_tenant, error) && *first_tenant <= G_MAXUINT64 - config->copies)
+    return TRUE;
+  if (*error == NULL)
+    g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "expected at most 2^64 - --copies, found %s", config->key_offset);
+  g_prefix_error (error, "--key-offset: ");
+  return FALSE;
 }
 
 /* Two streams on one stdout would be neither. */
@@ -153,6 +174,18 @@ run_free (gpointer data)
   g_free (run);
 }
 
+static guint32
+can_rewind (ReplayRun *run)
+{
+  for (guint i = 0; i < run->files->len; i++)
+    {
+      const ReplayFile *file = run->files->pdata[i];
+      if (file->follow || !lmt_reader_is_seekable (file->reader))
+        return FALSE;
+    }
+  return TRUE;
+}
+
 static LmtReplayEnv
 make_env (ReplayRun *run, guint n_runs)
 {
@@ -176,6 +209,7 @@ make_env (ReplayRun *run, guint n_runs)
     .warnings = run->context->warnings,
     .yes_destroy = (const char *const *)config->yes_destroy,
     .interrupts = run->context->interrupts,
+    .can_rewind = can_rewind (run),
   };
 }
 
@@ -218,7 +252,8 @@ run_new (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArray *
   run->env = make_env (run, run->n_runs);
   lmt_replay_set_warnings (run->replay, context->warnings);
 
-  if (make_selection (run, error) && (run->session = prepared->level->configure (&run->env, error)) != NULL)
+  if (check_copies (context, prepared->level, &run->first_tenant, error) && make_selection (run, error)
+      && (run->session = prepared->level->configure (&run->env, error)) != NULL)
     return run;
   if (run->n_runs > 1)
     g_prefix_error (error, "%s: ", run->file->shown);
@@ -311,7 +346,7 @@ count_records (ReplayRun *run, GError **error)
       all = all && file->counted;
       n += file->n_records;
     }
-  run->n_total = all ? n * run->config->loop : 0;
+  run->n_total = all ? n * run->config->loop * run->config->copies : 0;
   return TRUE;
 }
 
@@ -330,6 +365,10 @@ run_replay (ReplayRun *run, const Tolerance *tolerance)
     .clock = run->env.clock,
     .interrupts = run->context->interrupts,
     .max_lag_ns = config->max_lag_ns,
+    .copies = config->copies,
+    .key_offset = config->key_offset != NULL,
+    .first_tenant = run->first_tenant,
+    .close_pairs = config->close_pairs != 0,
   };
   if (count_records (run, &error))
     {
@@ -564,7 +603,7 @@ cmd_replay_run (const LmtCommandContext *context, GError **error)
   Tolerance tolerance;
   int exit_code = 0;
 
-  if (!refuse_unserved (context->options, error) || !parse_tolerance (config->max_errors, &tolerance, error))
+  if (!parse_tolerance (config->max_errors, &tolerance, error))
     return 2;
   if (config->print_config)
     return print_config (context, error);

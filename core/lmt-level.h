@@ -25,7 +25,10 @@ typedef enum
   LMT_STATUS_FAILED,
   LMT_STATUS_MISMATCH,
 } LmtStatus;
-enum { LMT_N_STATUS = 5 };
+enum
+{
+  LMT_N_STATUS = 5
+};
 const char *lmt_status_word (guint32 status); /* ok skipped undecodable failed mismatch */
 
 /**
@@ -56,14 +59,14 @@ typedef struct
   guint32 struct_size;
   guint32 n_headers;
   LmtRegistry *registry;
-  LmtReplay *replay;                 /* (nullable): for lmt_replay_complete() and lmt_replay_message() */
-  const LmtHeader *const *headers;   /* of all FILEs of this session */
-  const LmtOptions *options;         /* origins of all options */
-  gconstpointer config;              /* the level's own, filled from LmtLevelOps.options */
-  const LmtClock *clock;             /* host clock */
-  double speed;                      /* 0: as fast as dependencies allow */
-  guint32 dry_run;                   /* plan and decode, touch nothing */
-  guint32 compat;                    /* 0, 56: LMCache 0.5.6, 57: 0.5.7 */
+  LmtReplay *replay;               /* (nullable): for lmt_replay_complete() and lmt_replay_message() */
+  const LmtHeader *const *headers; /* of all FILEs of this session */
+  const LmtOptions *options;       /* origins of all options */
+  gconstpointer config;            /* the level's own, filled from LmtLevelOps.options */
+  const LmtClock *clock;           /* host clock */
+  double speed;                    /* 0: as fast as dependencies allow */
+  guint32 dry_run;                 /* plan and decode, touch nothing */
+  guint32 compat;                  /* 0, 56: LMCache 0.5.6, 57: 0.5.7 */
   guint64 seed;
   gint64 drain_timeout_ns;
   guint32 quiet;
@@ -71,6 +74,8 @@ typedef struct
   const char *const *yes_destroy;
   const volatile gint *interrupts; /* (nullable): signals seen so far: 1 = no new record, 2 = don't wait for the drain */
   LmtWarnings *warnings;           /* (nullable): for what configure() has to say */
+  guint32 can_rewind;              /* the FILEs can be read twice: a survey may be asked for */
+  guint32 reserved;
 } LmtReplayEnv;
 
 /**
@@ -111,6 +116,16 @@ typedef struct
 } LmtInfoVisitor;
 
 /**
+ * LmtSurveyEnd: what follows a level's pass over the records (LmtLevelOps.survey_end).
+ */
+typedef enum
+{
+  LMT_SURVEY_FAILED = 0, /* @error is set: nothing is replayed */
+  LMT_SURVEY_REPLAY,     /* the replay follows */
+  LMT_SURVEY_ONLY,       /* that was all that was asked for */
+} LmtSurveyEnd;
+
+/**
  * LmtLevelOps: a level of traces. One table per level; R = required.
  */
 typedef struct
@@ -133,7 +148,8 @@ typedef struct
   /* replay: configure checks everything that can be checked without touching anything; start acquires. */
   gpointer (*configure) (const LmtReplayEnv *env, GError **error);
   gboolean (*start) (gpointer session, GError **error);
-  /* Called before each record until it is due, and with G_MAXINT64 never. NULL: core sleeps. @due_ns: host clock. FALSE: interrupted. */
+  /* Called before each record until it is due, and with G_MAXINT64 never. NULL: core sleeps. @due_ns: host clock. FALSE:
+   * interrupted. */
   gboolean (*wait) (gpointer session, gint64 due_ns, gint64 trace_ns);
   /* Does the record pass the key selection? NULL: always. Called only if one is given. */
   gboolean (*select) (gpointer session, const LmtRecord *record, const LmtSelect *select);
@@ -158,6 +174,18 @@ typedef struct
   gboolean (*info_visit) (gpointer info, const LmtRecord *record, const LmtInfoVisitor *visitor);
   /* Does the record pass the level's kinds of selection in `info`? NULL: one of its keys must pass lmt_select_key(). */
   gboolean (*info_select) (gpointer info, const LmtRecord *record, const LmtSelect *select);
+
+  /* The records that follow are those of tenant @number: 0: as recorded; others have keys that no other tenant has. Constant for
+   * equal numbers. NULL: the level can't tell tenants apart (--key-offset is refused). */
+  void (*set_tenant) (gpointer session, guint64 number);
+  /* Ends what the records so far have opened and not closed; at the end of each round if --close-pairs asks for it. Returns how
+   * many pairs. NULL: the level has none (--close-pairs is refused). */
+  guint64 (*close_pairs) (gpointer session);
+  /* A pass over the records the run will replay, before the first of them. Wanted? NULL: never. Needs LmtReplayEnv.can_rewind. */
+  gboolean (*survey_wanted) (gpointer session);
+  void (*survey_record) (gpointer session, const LmtRecord *record);
+  /* The pass is over: LmtSurveyEnd. */
+  guint32 (*survey_end) (gpointer session, GError **error);
 } LmtLevelOps;
 
 /**
@@ -174,8 +202,8 @@ typedef struct
 } LmtHandlerOps;
 
 /**
- * LmtCodecOps: one `__t__` tag. @decode reads the payload (the value behind "v") into @value (value_size bytes, zeroed); spans in it
- * point into the record. @scratch: the session of the level. FALSE: @fault is filled.
+ * LmtCodecOps: one `__t__` tag. @decode reads the payload (the value behind "v") into @value (value_size bytes, zeroed); spans in
+ * it point into the record. @scratch: the session of the level. FALSE: @fault is filled.
  */
 typedef struct
 {

@@ -67,7 +67,8 @@ struct _LmtReplay
   guint64 round_records;         /* number of the last record of this round */
   gpointer session;
   const LmtReplayPlan *plan;
-  guint64 base;       /* records of earlier rounds */
+  guint64 base;       /* numbers given in earlier rounds */
+  guint64 copies;     /* of each record: 1 and more */
   guint64 dispatched; /* of this run, for --limit */
   guint64 current;    /* number of the record in its call, 0 between calls */
   Pending early;      /* its completion, if that came from inside: number 0 = did not */
@@ -642,30 +643,46 @@ passes (LmtReplay *replay, const LmtRecord *record)
          || replay->level->select (replay->session, record, select);
 }
 
-/* FALSE: interrupted before its call. */
+static inline void
+set_tenant (LmtReplay *replay, guint64 copy)
+{
+  if (replay->plan->key_offset && replay->level->set_tenant != NULL)
+    replay->level->set_tenant (replay->session, replay->plan->first_tenant + copy);
+}
+
+/* All copies of a record. FALSE: interrupted before its first call. */
 static gboolean
 replay_one (LmtReplay *replay, LmtPacer *pacer, const LmtRecord *record)
 {
-  guint64 number = replay->base + record->number;
+  guint64 number = replay->base + (record->number - 1) * replay->copies;
   gint64 trace_ns, due_ns, now_ns, lag_ns;
   gint handler;
 
   due_ns = lmt_pacer_due (pacer, record->t_mono, &trace_ns);
   if (!wait_for (replay, record, due_ns, trace_ns))
     return FALSE;
-  now_ns = lmt_clock_now (replay->plan->clock);
-  lag_ns = count_lag (replay, record, now_ns, due_ns);
   if (lmt_time_is_usable (record->t_mono) && record->t_mono > replay->span_s)
     replay->span_s = record->t_mono;
   replay->dispatched++;
-  replay->totals.records++;
   handler = lmt_dispatch_find (replay->dispatch, record->qualname);
-  if (handler < 0)
-    skip_record (replay, record, number, lag_ns);
-  else
-    call_handler (replay, record, number, handler, now_ns, lag_ns);
-  if (G_UNLIKELY (now_ns >= replay->next_progress_ns))
-    show_progress (replay, now_ns);
+  for (guint64 copy = 0; copy < replay->copies; copy++)
+    {
+      if (copy > 0 && is_interrupted (replay, 1))
+        {
+          replay->totals.not_reached += replay->copies - copy;
+          break;
+        }
+      set_tenant (replay, copy);
+      now_ns = lmt_clock_now (replay->plan->clock);
+      lag_ns = count_lag (replay, record, now_ns, due_ns);
+      replay->totals.records++;
+      if (handler < 0)
+        skip_record (replay, record, ++number, lag_ns);
+      else
+        call_handler (replay, record, ++number, handler, now_ns, lag_ns);
+      if (G_UNLIKELY (now_ns >= replay->next_progress_ns))
+        show_progress (replay, now_ns);
+    }
   return TRUE;
 }
 
@@ -719,13 +736,14 @@ static void
 count_rest (LmtReplay *replay)
 {
   LmtRecord record;
-  guint64 room = replay->plan->limit > 0 ? replay->plan->limit - MIN (replay->dispatched, replay->plan->limit) : G_MAXUINT64;
+  guint64 limit = replay->plan->limit;
+  guint64 room = limit > 0 ? (limit - MIN (replay->dispatched, limit)) * replay->copies : G_MAXUINT64;
   guint64 n = replay->totals.not_reached;
 
   if (!may_count_on (replay))
     return;
   while (n < room && !is_interrupted (replay, 2) && next_record (replay, &record) == LMT_READ_RECORD)
-    n += passes (replay, &record);
+    n += passes (replay, &record) ? replay->copies : 0;
   replay->totals.not_reached = n;
 }
 
@@ -752,7 +770,7 @@ run_round (LmtReplay *replay, LmtPacer *pacer)
         replay->totals.left_out++;
       else if (!replay_one (replay, pacer, &record))
         {
-          replay->totals.not_reached++;
+          replay->totals.not_reached += replay->copies;
           break;
         }
     }
@@ -770,6 +788,10 @@ run_rounds (LmtReplay *replay, LmtPacer *pacer, GError **error)
     {
       gboolean goes_on = run_round (replay, pacer);
 
+      /* An interrupt ends what is open without this. */
+      if (replay->plan->close_pairs && replay->level->close_pairs != NULL && !replay->totals.interrupted)
+        replay->totals.pairs_closed += replay->level->close_pairs (replay->session);
+
       /* The same frames are malformed in each round: they are counted once. */
       if (round == 0)
         replay->totals.malformed += count_malformed (replay);
@@ -777,7 +799,7 @@ run_rounds (LmtReplay *replay, LmtPacer *pacer, GError **error)
         return FALSE;
       if (!goes_on || round + 1 >= rounds)
         return TRUE;
-      replay->base += replay->round_records;
+      replay->base += replay->round_records * replay->copies;
       if (replay->base == 0)
         return TRUE; /* nothing in it: going round would never end */
       if (!rewind_source (replay, error))
@@ -786,12 +808,45 @@ run_rounds (LmtReplay *replay, LmtPacer *pacer, GError **error)
     }
 }
 
+/* The level's pass over what will be replayed. FALSE: nothing is, with or without @error. */
+static gboolean
+survey (LmtReplay *replay, GError **error)
+{
+  const LmtLevelOps *level = replay->level;
+  const LmtReplayPlan *plan = replay->plan;
+  guint64 n = 0;
+  LmtRecord record;
+
+  while ((plan->limit == 0 || n < plan->limit) && next_record (replay, &record) == LMT_READ_RECORD)
+    {
+      if (is_interrupted (replay, 1))
+        break;
+      if (!passes (replay, &record))
+        continue;
+      n++;
+      for (guint64 copy = 0; copy < replay->copies; copy++)
+        {
+          set_tenant (replay, copy);
+          level->survey_record (replay->session, &record);
+        }
+    }
+  if (is_interrupted (replay, 1))
+    {
+      replay->totals.interrupted = TRUE;
+      return FALSE;
+    }
+  if (plan->select != NULL)
+    lmt_select_rewind (plan->select);
+  return rewind_source (replay, error) && level->survey_end (replay->session, error) == LMT_SURVEY_REPLAY;
+}
+
 gboolean
 lmt_replay_run (LmtReplay *replay, LmtReader *reader, gpointer session, const LmtReplayPlan *plan, GError **error)
 {
   g_autoptr (LmtPacer) pacer = NULL;
   gint64 origin_ns;
-  gboolean ok;
+  gboolean goes_on = TRUE;
+  gboolean ok = TRUE;
 
   g_return_val_if_fail (LMT_IS_REPLAY (replay) && reader != NULL && plan != NULL && plan->clock != NULL, FALSE);
   pacer = lmt_pacer_new (plan->speed, plan->max_gap_ns);
@@ -800,12 +855,25 @@ lmt_replay_run (LmtReplay *replay, LmtReader *reader, gpointer session, const Lm
   replay->plan = plan;
   replay->base = replay->dispatched = replay->current = replay->round_records = 0;
   replay->span_s = 0.0;
+  replay->copies = MAX (plan->copies, 1);
+  if (replay->level->survey_wanted != NULL && replay->level->survey_wanted (session))
+    {
+      g_autoptr (GError) local = NULL;
+
+      goes_on = survey (replay, &local);
+      if (local != NULL)
+        {
+          g_propagate_error (error, g_steal_pointer (&local));
+          ok = FALSE;
+        }
+    }
   origin_ns = lmt_clock_now (plan->clock);
   if (replay->totals.origin_ns == 0)
     replay->totals.origin_ns = origin_ns;
   replay->next_progress_ns = origin_ns + PROGRESS_NS;
   lmt_pacer_start (pacer, origin_ns);
-  ok = run_rounds (replay, pacer, error);
+  if (goes_on)
+    ok = run_rounds (replay, pacer, error);
   replay->totals.duration_ns += lmt_clock_now (plan->clock) - origin_ns;
   replay->totals.recorded_span_s += replay->span_s;
   if (replay->level->finish != NULL)

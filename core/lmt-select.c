@@ -421,6 +421,13 @@ select_mix (guint64 z)
   return z ^ z >> 31;
 }
 
+void
+lmt_select_rewind (LmtSelect *select)
+{
+  select->session = 0;
+  select->session_last_s = NAN;
+}
+
 static gboolean
 select_session (LmtSelect *select, double t)
 {

@@ -142,19 +142,19 @@ def documents(path):
 
 
 def overflow(path):
-    """More than fits: 24 MiB of L1 for about three times as much, LRU passes every second."""
+    """More than fits: 24 MiB of L1 for about three times as much, most of it asked for again; LRU passes every second."""
     server = Server(path, ["--l1-size-gb", "0.0234375", "--eviction-policy", "LRU", "--no-l1-use-lazy"],
-                    "acme/chat-8b", 1, [(layout(2, 4, 128, 64), -1)])
+                    "acme/chat-8b", 1, [(layout(2, 4, 256, 64), -1)])
 
     def user(n):
         rng = random.Random(200 + n)
-        for turn in range(10):
-            time.sleep(rng.uniform(0.2, 0.9))
-            topic = min(int(rng.paretovariate(0.9)), 30)
-            prompt = [f"topic{topic}-{i}" for i in range(8)] + [f"u{n}-{turn}"]
+        for turn in range(16):
+            time.sleep(rng.uniform(1.0, 2.4))
+            topic = rng.randrange(40)
+            prompt = [f"topic{topic}-{i}" for i in range(6)]
             server.request(prompt, [f"v{n}-{turn}"])
 
-    run_users([lambda n=n: user(n) for n in range(6)])
+    run_users([lambda n=n: user(n) for n in range(5)])
     server.close()
 
 

@@ -50,6 +50,12 @@ sm_decoder_new (LmtKeyTable *keys)
 }
 
 void
+sm_decoder_set_tenant (SmDecoder *decoder, guint64 number)
+{
+  sm_key_reader_set_tenant (&decoder->reader, number);
+}
+
+void
 sm_decoder_free (SmDecoder *decoder)
 {
   if (decoder == NULL)

@@ -40,6 +40,10 @@ void sm_decoder_free (SmDecoder *decoder);
  */
 gboolean sm_decoder_decode (SmDecoder *decoder, guint32 op, const LmtRecord *record, SmCall *call, gboolean *missing,
                             LmtFault *fault);
+/* From here on the keys are those of tenant @number: the recorded one (0), or the same with another chunk hash: lengthened by
+ * zeros to 8 bytes if shorter, its first 8 bytes (little endian) exclusive-or lmt_mix64 (@number). So equal keys stay equal
+ * within a tenant, and no two tenants share one. sm_decoder_select() looks at recorded keys whatever the tenant. */
+void sm_decoder_set_tenant (SmDecoder *decoder, guint64 number);
 const SmDecodeNotes *sm_decoder_get_notes (const SmDecoder *decoder);
 /* Of the last prefetch: the flat list as recorded, when there was one (to 0.5.5): cell of the grid per key, in recorded order.
  * NULL: the request came in rows. */

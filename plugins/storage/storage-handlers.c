@@ -143,6 +143,8 @@ submit_prefetch (gpointer user_data, const LmtRecord *record, LmtOutcome *outcom
     return LMT_STATUS_UNDECODABLE;
   if (session->env->dry_run)
     return LMT_STATUS_OK;
+  if (session->flags->bypass_l1)
+    call.look_l1 = FALSE;
   if (session->hashes != NULL)
     storage_hashes_add (session->hashes, record->t_wall, sm_decoder_get_request_id (session->decoder), &call);
   sm_driver_before (session->driver, session->trace_ns, &call);

@@ -44,6 +44,16 @@ find_call (LmtSpan qualname)
   return -1;
 }
 
+gboolean
+storage_find_op (LmtSpan qualname, guint32 *op)
+{
+  gint at = find_call (qualname);
+
+  if (at >= 0)
+    *op = calls[at].op;
+  return at >= 0;
+}
+
 gpointer
 storage_info_new (const LmtHeader *header)
 {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage-keys.h"
 
+#include <lmtrace/lmt-hash.h>
+
 #include "storage-codecs.h"
 
 void
@@ -28,7 +30,17 @@ sm_key_reader_clear (SmKeyReader *reader)
   g_free (reader->heads);
   g_free (reader->previous_heads);
   g_free (reader->lists);
+  if (reader->own != NULL)
+    g_byte_array_unref (reader->own);
   memset (reader, 0, sizeof *reader);
+}
+
+void
+sm_key_reader_set_tenant (SmKeyReader *reader, guint64 number)
+{
+  reader->mask = lmt_mix64 (number);
+  if (reader->own == NULL)
+    reader->own = g_byte_array_sized_new (64);
 }
 
 void
@@ -198,11 +210,36 @@ same_key (const LmtKeyFields *a, const LmtKeyFields *b)
          && memcmp (a->model, b->model, b->model_len) == 0 && (b->salt_len == 0 || memcmp (a->salt, b->salt, b->salt_len) == 0);
 }
 
+/* The tenant's hash: of the same length (8 bytes at least), first 8 bytes exclusive-or the tenant's mask. Two tenants' masks
+ * differ, so one recorded key never gives equal keys. */
+static LmtKeyFields
+make_own (SmKeyReader *reader, const LmtKeyFields *fields)
+{
+  LmtKeyFields own = *fields;
+  guint64 head = 0;
+
+  own.hash_len = (guint32)MAX (fields->hash_len, sizeof head);
+  g_byte_array_set_size (reader->own, own.hash_len);
+  memset (reader->own->data, 0, sizeof head);
+  memcpy (reader->own->data, fields->hash, fields->hash_len);
+  memcpy (&head, reader->own->data, sizeof head);
+  head ^= GUINT64_TO_LE (reader->mask);
+  memcpy (reader->own->data, &head, sizeof head);
+  own.hash = reader->own->data;
+  return own;
+}
+
 static void
 take (SmKeyReader *reader, const LmtKeyFields *fields)
 {
+  LmtKeyFields own;
   guint i = reader->n_keys++;
   guint64 head = 0;
+  if (G_UNLIKELY (reader->mask != 0))
+    {
+      own = make_own (reader, fields);
+      fields = &own;
+    }
   if (G_UNLIKELY (i == reader->max_keys))
     {
       reader->max_keys = MAX (64, reader->max_keys * 2);
@@ -216,6 +253,12 @@ take (SmKeyReader *reader, const LmtKeyFields *fields)
   if (i < reader->n_previous && reader->previous_heads[i] == head && same_key (&reader->previous[i]->fields, fields))
     {
       reader->keys[i] = lmt_key_ref (reader->previous[i]);
+      return;
+    }
+  /* The one buffer of an altered hash can't wait. */
+  if (G_UNLIKELY (reader->mask != 0))
+    {
+      reader->keys[i] = lmt_key_table_intern (reader->table, fields);
       return;
     }
   reader->keys[i] = NULL;

@@ -53,12 +53,17 @@ struct _SmKeyReader
   guint8 layout[SM_LAYOUT_BYTES];
   guint64 layout_bytes;
   guint32 layout_tensors;
+  guint64 mask;    /* of the tenant whose keys are made: 0: keys as recorded */
+  GByteArray *own; /* (nullable): the hash of the tenant's key */
 };
 
 void sm_key_reader_init (SmKeyReader *reader, LmtKeyTable *table);
 void sm_key_reader_clear (SmKeyReader *reader);
 void sm_key_reader_begin (SmKeyReader *reader);
 void sm_key_reader_end (SmKeyReader *reader, gboolean keep);
+
+/* Keys of tenant @number from here on; 0: as recorded. See sm_decoder_set_tenant(). */
+void sm_key_reader_set_tenant (SmKeyReader *reader, guint64 number);
 
 /* Steps over one value; key lists in it are read on the way. @reader: (nullable): just steps. FALSE: broken bytes. */
 gboolean sm_key_reader_skip (SmKeyReader *reader, LmtCursor *cursor);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "storage-prepare.h"
 #include "storage-session.h"
 
 #include <string.h>
@@ -36,11 +37,14 @@ check_flags (const LmtReplayEnv *env, const StorageFlags *flags, GError **error)
 {
   if (flags->settle && flags->no_settle)
     return refuse (error, "--settle: expected it alone, found --no-settle too");
-  if (flags->prepare || flags->prepare_only)
-    return refuse (error, flags->prepare ? "--prepare: this build cannot store objects in advance"
-                                         : "--prepare-only: this build cannot store objects in advance");
-  if (flags->bypass_l1)
-    return refuse (error, "--bypass-l1: this build always replays through L1");
+  if ((flags->prepare || flags->prepare_only) && env->can_rewind == 0)
+    {
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected a file that can be read twice, found a pipe or --follow",
+                   flags->prepare_only ? "--prepare-only" : "--prepare");
+      return FALSE;
+    }
+  if (flags->trace_level != NULL && lmt_options_is_set (env->options, "key-offset"))
+    return refuse (error, "--trace-level: expected calls as recorded, found --key-offset, which gives them other keys");
   if (flags->verify_data && g_strcmp0 (flags->payload, "zero") == 0)
     return refuse (error,
                    "--verify-data: expected --payload pattern, found zero: nothing tells one object's zeros from another's");
@@ -91,6 +95,7 @@ storage_free (gpointer user_data)
       if (session->l2[i] != NULL)
         lmt_l2_free (session->l2[i]);
   g_free (session->l2);
+  storage_prepare_free (session->prepare);
   g_clear_pointer (&session->decoder, sm_decoder_free);
   g_clear_pointer (&session->keys, lmt_key_table_free);
   storage_pool_unmap (&session->pool);
@@ -100,6 +105,38 @@ storage_free (gpointer user_data)
   g_free (session->readable);
   g_free (session->stalls);
   g_free (session);
+}
+
+static gboolean
+is_word (const LmtOptions *options, const char *name, const char *value, const char *word)
+{
+  return !lmt_options_is_set (options, name) || g_strcmp0 (value, word) == 0;
+}
+
+/* What needs adapters; and --bypass-l1, which is two policies and no look at L1 (storage-handlers.c). */
+static gboolean
+check_l2 (StorageSession *session, GError **error)
+{
+  const StorageFlags *flags = session->flags;
+  SmConfig *sm = &session->config->sm;
+
+  if ((flags->prepare || flags->prepare_only) && sm->n_l2 == 0)
+    {
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected an adapter to store into, found no --l2-adapter and no --l2",
+                   flags->prepare_only ? "--prepare-only" : "--prepare");
+      return FALSE;
+    }
+  if (flags->bypass_l1 == 0)
+    return TRUE;
+  if (sm->n_l2 == 0)
+    return refuse (error, "--bypass-l1: expected an adapter to go to, found no --l2-adapter and no --l2");
+  if (!is_word (session->env->options, "l2-store-policy", flags->l2_store_policy, "skip_l1"))
+    return refuse (error, "--bypass-l1: expected --l2-store-policy skip_l1, found default");
+  if (!is_word (session->env->options, "l2-prefetch-policy", flags->l2_prefetch_policy, "default"))
+    return refuse (error, "--bypass-l1: expected --l2-prefetch-policy default, found retain");
+  sm->store_policy = SM_STORE_SKIP_L1;
+  sm->prefetch_policy = SM_PREFETCH_DEFAULT;
+  return TRUE;
 }
 
 static gpointer
@@ -122,12 +159,20 @@ storage_configure (const LmtReplayEnv *env, GError **error)
       g_free (session);
       return NULL;
     }
+  if (!check_l2 (session, error))
+    {
+      storage_config_free (session->config);
+      g_free (session);
+      return NULL;
+    }
   session->config->sm.explain_misses = TRUE;
   session->config->sm.eviction_period_ns = NS_PER_S;
   session->config->sm.collapse_passes = session->mode != SM_DRIVE_SETTLED;
   session->keys = lmt_key_table_new ();
   session->decoder = sm_decoder_new (session->keys);
   session->contexts = storage_contexts_new (session->keys);
+  if (flags->prepare || flags->prepare_only)
+    session->prepare = storage_prepare_new (session->keys);
   return session;
 }
 
@@ -372,6 +417,42 @@ storage_select (gpointer user_data, const LmtRecord *record, const LmtSelect *se
   return sm_decoder_select (session->decoder, record, select);
 }
 
+static void
+storage_set_tenant (gpointer user_data, guint64 number)
+{
+  StorageSession *session = user_data;
+
+  sm_decoder_set_tenant (session->decoder, number);
+  if (session->prepare != NULL && !session->surveyed)
+    storage_prepare_set_tenant (session->prepare, number);
+}
+
+static gboolean
+storage_survey_wanted (gpointer user_data)
+{
+  return ((StorageSession *)user_data)->prepare != NULL;
+}
+
+static void
+storage_survey_record (gpointer user_data, const LmtRecord *record)
+{
+  storage_prepare_record (((StorageSession *)user_data)->prepare, record);
+}
+
+static guint32
+storage_survey_end (gpointer user_data, GError **error)
+{
+  StorageSession *session = user_data;
+
+  session->surveyed = TRUE;
+  if (!storage_prepare_finish (session, error))
+    {
+      session->failed = TRUE;
+      return LMT_SURVEY_FAILED;
+    }
+  return session->flags->prepare_only ? LMT_SURVEY_ONLY : LMT_SURVEY_REPLAY;
+}
+
 /* ---------------- the end: storage-manager.md 18.6 ---------------- */
 
 static void
@@ -477,6 +558,8 @@ storage_finish (gpointer user_data, gboolean interrupted)
   exit_open_contexts (session);
   if (!session->started)
     return;
+  if (!session->with_origin) /* not one record: no time went by */
+    sm_driver_set_origin (session->driver, lmt_clock_now (session->env->clock));
   drained = sm_driver_drain (session->driver);
   session->settled = session->mode == SM_DRIVE_SETTLED && sm_driver_get_figures (session->driver)->unsettled == 0;
   session->ios_left = sm_driver_get_outstanding (session->driver);
@@ -612,6 +695,11 @@ const LmtLevelOps storage_level = {
   .progress = storage_progress,
   .clock_word = storage_clock_word,
   .is_settled = storage_is_settled,
+  .set_tenant = storage_set_tenant,
+  .close_pairs = storage_close_pairs,
+  .survey_wanted = storage_survey_wanted,
+  .survey_record = storage_survey_record,
+  .survey_end = storage_survey_end,
   .info_new = storage_info_new,
   .info_finish = storage_info_finish,
   .info_free = storage_info_free,

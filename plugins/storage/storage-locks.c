@@ -214,6 +214,28 @@ storage_locks_return (StorageLocks *locks, LmtKey *key, guint32 n, gint64 now_ns
   return n;
 }
 
+LmtKey *
+storage_locks_take_oldest (StorageLocks *locks, gint64 now_ns, guint32 *n)
+{
+  Owed *owed;
+  LmtKey *key;
+
+  while (locks->first != NONE && locks->owed[locks->first].expiry_ns <= now_ns)
+    expire_key (locks, locks->first);
+  if (locks->first == NONE)
+    return NULL;
+  owed = &locks->owed[locks->first];
+  key = lmt_key_ref (owed->key);
+  *n = 0;
+  while (owed->head != NONE)
+    {
+      *n += locks->entries[owed->head].left;
+      pop_entry (locks, owed);
+    }
+  forget_key (locks, key->id);
+  return key;
+}
+
 void
 storage_locks_void (StorageLocks *locks, const LmtKey *key)
 {

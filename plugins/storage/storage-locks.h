@@ -19,6 +19,8 @@ void storage_locks_free (StorageLocks *locks);
 void storage_locks_add (StorageLocks *locks, LmtKey *key, guint32 n, guint64 record, gint64 now_ns);
 /* @n locks were given back; oldest prefetch first. Returns how many of them nobody owed. */
 guint32 storage_locks_return (StorageLocks *locks, LmtKey *key, guint32 n, gint64 now_ns);
+/* The key whose locks would expire first, and how many are owed: they count as returned. NULL: none are owed. (transfer full) */
+LmtKey *storage_locks_take_oldest (StorageLocks *locks, gint64 now_ns, guint32 *n);
 /* The key turned out to be unlocked or gone: what was owed has expired. */
 void storage_locks_void (StorageLocks *locks, const LmtKey *key);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The sections of the table that are this level's (cli.md 3.6). `--compat` leaves them all out. */
+#include "storage-prepare.h"
 #include "storage-session.h"
 
 #include <string.h>
@@ -68,6 +69,9 @@ add_status (StorageSession *session, LmtReport *report)
     { "locks_never_returned", "Prefetch locks never returned", locks->owed },
     { "locks_never_returned_requests", "  by prefetches", locks->requests },
     { "locks_expired", "Prefetch locks expired", locks->expired },
+    { "closed_contexts", "Reads ended by --close-pairs", session->closed_contexts },
+    { "closed_locks", "Prefetch locks returned by --close-pairs", session->closed_locks },
+    { "closed_reservations", "Writes finished by --close-pairs", session->closed_reservations },
     { "skip_l1_kept", "Stored objects kept in L1 by a reader", counters->skip_l1_kept },
     { "takeovers", "Expired reservations taken over", counters->takeovers },
     { "expired_write_locks", "Expired write locks", counters->expired_write_locks },
@@ -78,7 +82,8 @@ add_status (StorageSession *session, LmtReport *report)
     { "undivided_rows", "Key lists no multiple of groups x ranks", notes->undivided_rows },
     { "tag_filters", "Prefetches with memory tags", notes->tag_filters },
   };
-  const char *release = sm_decoder_guess_release (session->decoder, session->env->n_headers > 0 ? session->env->headers[0] : NULL);
+  const char *release
+      = sm_decoder_guess_release (session->decoder, session->env->n_headers > 0 ? session->env->headers[0] : NULL);
   g_autofree char *written_by = release != NULL ? g_strdup_printf ("LMCache %s (from content)", release) : NULL;
   LmtSection *section;
   LmtSection *json;
@@ -446,6 +451,8 @@ storage_report (StorageSession *session, LmtReport *report)
 
   if (session->env->compat != 0)
     return;
+  if (session->prepare != NULL)
+    storage_prepare_report (session->prepare, report);
   if (session->env->dry_run)
     {
       add_plan (session, report);

@@ -40,6 +40,9 @@ const char *storage_anomaly_name (guint anomaly);
  */
 typedef struct _StoragePrefetches StoragePrefetches;
 
+/* storage-prepare.h */
+typedef struct _StoragePrepare StoragePrepare;
+
 /**
  * StorageSession: one replay of one file. Everything a handler needs.
  * @trace_ns: recorded time of the record at hand, gaps cut, rounds added; never goes back
@@ -55,6 +58,7 @@ typedef struct
   gboolean started;
   gboolean finished;
   gboolean with_origin;
+  gboolean surveyed;
   gboolean fill;         /* buffers are filled when they are reserved: an adapter wants data */
   gboolean fill_pattern; /* else zero */
   gint64 trace_ns;
@@ -69,13 +73,19 @@ typedef struct
   StorageLocks *locks;
   StoragePrefetches *prefetches;
   StorageState *state;
-  StorageHashes *hashes; /* (nullable) */
-  StorageRecord *record; /* (nullable) */
-  guint8 *readable;      /* scratch of the enter handler */
+  StorageHashes *hashes;   /* (nullable) */
+  StorageRecord *record;   /* (nullable) */
+  StoragePrepare *prepare; /* (nullable): --prepare, --prepare-only */
+  guint8 *readable;        /* scratch of the enter handler */
   guint cap_readable;
 
   guint64 anomalies[STORAGE_N_ANOMALIES];
   guint64 anomaly_records[STORAGE_N_ANOMALIES]; /* number of the first record */
+
+  /* storage-pairs.c */
+  guint64 closed_contexts;
+  guint64 closed_locks;        /* of prefetches */
+  guint64 closed_reservations; /* keys */
 
   /* storage-watch.c */
   gboolean watching;
@@ -126,7 +136,12 @@ guint storage_prefetches_flush (StorageSession *session);
 /* storage-level.c */
 extern const LmtLevelOps storage_level;
 
+/* storage-pairs.c */
+guint64 storage_close_pairs (gpointer session);
+
 /* storage-info.c: what `lmtrace info` asks of the level. */
+/* Which call a qualname is. FALSE: none of this level's. */
+gboolean storage_find_op (LmtSpan qualname, guint32 *op);
 gpointer storage_info_new (const LmtHeader *header);
 void storage_info_free (gpointer user_data);
 void storage_info_finish (gpointer user_data, const LmtInfoOut *out);

@@ -660,6 +660,29 @@ sm_driver_now (SmDriver *driver)
   return driver->now;
 }
 
+SmTaskEnd
+sm_driver_run_task (SmDriver *driver, guint number, LmtL2Task *task, LmtL2Code *refused)
+{
+  DriverAdapter *adapter = &driver->adapters[number];
+  SmTaskEnd end = SM_TASK_DONE;
+
+  if (!lmt_l2_submit (adapter->l2, task, refused))
+    return SM_TASK_REFUSED;
+  lmt_l2_flush (adapter->l2);
+  adapter->outstanding++;
+  while (end == SM_TASK_DONE && !lmt_l2_take (adapter->l2, task))
+    {
+      gint64 deadline = later (task->submit_ns, driver->params.drain_timeout_ns);
+
+      if (lmt_clock_now (driver->params.clock) >= deadline || interrupted (driver, 2))
+        end = SM_TASK_LATE;
+      else
+        nap (driver, deadline);
+    }
+  adapter->outstanding--;
+  return end;
+}
+
 gboolean
 sm_driver_drain (SmDriver *driver)
 {

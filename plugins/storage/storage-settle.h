@@ -68,6 +68,17 @@ void sm_driver_call (SmDriver *driver, const SmCall *call, SmResult *result, gin
 /* Submits what the call queued, hands over results; settled: settles. */
 void sm_driver_after (SmDriver *driver);
 gint64 sm_driver_now (SmDriver *driver); /* the manager's clock, ns */
+/**
+ * sm_driver_run_task: a task of the caller's own, the manager does not know of it but by the layer's events: submits and waits.
+ * Before the first call only. @task and what it points to: LATE: the layer's until it is freed.
+ */
+typedef enum
+{
+  SM_TASK_DONE = 0,
+  SM_TASK_REFUSED, /* @refused */
+  SM_TASK_LATE,    /* no answer in the drain time, or two interrupts */
+} SmTaskEnd;
+SmTaskEnd sm_driver_run_task (SmDriver *driver, guint adapter, LmtL2Task *task, LmtL2Code *refused);
 /* Waits until nothing is outstanding or the drain time is over; FALSE: something was left, and counted as unsettled. */
 gboolean sm_driver_drain (SmDriver *driver);
 

@@ -287,7 +287,7 @@ def refusals_leave_nothing(folder):
     for args in (["--speed", "nan"], ["--speed", "-1"], ["--speed", "1e309"], ["--speed", ""], ["--speed", "inf"], ["--speed", " 1"],
                  ["--speed", "1_0"], ["--limit", "0"], ["--limit", "x"], ["--loop", "0"], ["--max-gap", "5 s"], ["--max-gap", "-1"],
                  ["--max-errors", "x"], ["--max-errors", "1x%"], ["--drain-timeout", "soon"], ["--compat", "vllm"], ["--nosuch"],
-                 ["--copies", "2"], ["--close-pairs"], ["--session-gap", "1s"], ["--demo-count", "10"], ["--demo-nam", "x"],
+                 ["--copies", "0"], ["--copies", "65537"], ["--key-offset"], ["--close-pairs"], ["--session-gap", "1s"], ["--demo-count", "10"], ["--demo-nam", "x"],
                  ["--time", "x..y"], ["--interval", "0"], ["--jsonl-out", folder], ["--jsonl-out", os.path.join(block, "r.jsonl")],
                  ["--output-dir", os.path.join(block, "x")], ["--output-dir", block], ["--output", folder],
                  ["--json=" + folder], ["--demo-fail-configure"], ["--demo-fail-start"],

@@ -17,8 +17,8 @@ gint lmt_codec_unwrap (LmtCursor *cursor, LmtSpan *tag, LmtSpan *payload, LmtFau
 /**
  * lmt_value_to_json: a whole value as one line of compact JSON, for `info --records`
  *
- * bin as "0x…", wrappers as they stand ({"__t__":…}), ext as {"__ext__":type,"v":"0x…"}, NaN and infinity as null. Keys that are no
- * text: numbers as digits, bin as "0x…", anything else as "0x" and its msgpack bytes.
+ * bin as "0x…", wrappers as they stand ({"__t__":…}), ext as {"__ext__":type,"v":"0x…"}, NaN and infinity as null. Keys that are
+ * no text: numbers as digits, bin as "0x…", anything else as "0x" and its msgpack bytes.
  */
 void lmt_value_to_json (LmtSpan value, GString *out);
 

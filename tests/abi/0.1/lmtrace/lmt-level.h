@@ -71,6 +71,8 @@ typedef struct
   const char *const *yes_destroy;
   const volatile gint *interrupts; /* (nullable): signals seen so far: 1 = no new record, 2 = don't wait for the drain */
   LmtWarnings *warnings;           /* (nullable): for what configure() has to say */
+  guint32 can_rewind;              /* the FILEs can be read twice: a survey may be asked for */
+  guint32 reserved;
 } LmtReplayEnv;
 
 /**
@@ -109,6 +111,16 @@ typedef struct
   void (*key) (gpointer user_data, guint32 act, const LmtKeyFields *key, guint64 bytes);
   gpointer user_data;
 } LmtInfoVisitor;
+
+/**
+ * LmtSurveyEnd: what follows a level's pass over the records (LmtLevelOps.survey_end).
+ */
+typedef enum
+{
+  LMT_SURVEY_FAILED = 0, /* @error is set: nothing is replayed */
+  LMT_SURVEY_REPLAY,     /* the replay follows */
+  LMT_SURVEY_ONLY,       /* that was all that was asked for */
+} LmtSurveyEnd;
 
 /**
  * LmtLevelOps: a level of traces. One table per level; R = required.
@@ -158,6 +170,18 @@ typedef struct
   gboolean (*info_visit) (gpointer info, const LmtRecord *record, const LmtInfoVisitor *visitor);
   /* Does the record pass the level's kinds of selection in `info`? NULL: one of its keys must pass lmt_select_key(). */
   gboolean (*info_select) (gpointer info, const LmtRecord *record, const LmtSelect *select);
+
+  /* The records that follow are those of tenant @number: 0: as recorded; others have keys that no other tenant has. Constant for
+   * equal numbers. NULL: the level can't tell tenants apart (--key-offset is refused). */
+  void (*set_tenant) (gpointer session, guint64 number);
+  /* Ends what the records so far have opened and not closed; at the end of each round if --close-pairs asks for it. Returns how
+   * many pairs. NULL: the level has none (--close-pairs is refused). */
+  guint64 (*close_pairs) (gpointer session);
+  /* A pass over the records the run will replay, before the first of them. Wanted? NULL: never. Needs LmtReplayEnv.can_rewind. */
+  gboolean (*survey_wanted) (gpointer session);
+  void (*survey_record) (gpointer session, const LmtRecord *record);
+  /* The pass is over: LmtSurveyEnd. */
+  guint32 (*survey_end) (gpointer session, GError **error);
 } LmtLevelOps;
 
 /**

@@ -25,11 +25,14 @@ typedef enum
   LMT_TAIL_READ_ERROR,
 } LmtTail;
 
-enum { LMT_MALFORMED_REASONS = 11 };
+enum
+{
+  LMT_MALFORMED_REASONS = 11
+};
 
 /**
- * LMT_READER_MAX_FRAME: longest body the reader takes unless told otherwise. The format allows 2^32 - 1; real ones have up to 20 kB.
- * A longer one counts as a damaged length.
+ * LMT_READER_MAX_FRAME: longest body the reader takes unless told otherwise. The format allows 2^32 - 1; real ones have up to 20
+ * kB. A longer one counts as a damaged length.
  */
 #define LMT_READER_MAX_FRAME (256u * 1024 * 1024)
 

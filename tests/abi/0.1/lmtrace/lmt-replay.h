@@ -23,7 +23,7 @@ G_DECLARE_FINAL_TYPE (LmtReplay, lmt_replay, LMT, REPLAY, GObject)
  */
 typedef struct
 {
-  guint64 number;   /* i of [i/N] */
+  guint64 number;   /* i of [i/N]: each copy of a record counts */
   LmtSpan qualname; /* alive during the call */
   double t_mono;
   guint32 status;
@@ -47,6 +47,10 @@ typedef struct
   const LmtClock *clock;
   const volatile gint *interrupts;
   gint64 max_lag_ns;
+  guint64 copies;       /* of each record, one after another at its time; 0 counts as 1 */
+  gboolean key_offset;  /* each copy is a tenant of its own */
+  guint64 first_tenant; /* number of the first copy's */
+  gboolean close_pairs;
 } LmtReplayPlan;
 
 /**
@@ -66,7 +70,7 @@ typedef struct
 
 typedef struct
 {
-  guint64 records; /* dispatched or skipped; after selection */
+  guint64 records; /* each copy counts; dispatched or skipped; after selection */
   guint64 status[LMT_N_STATUS];
   guint64 missing_argument;
   guint64 left_out;    /* by the selection */
@@ -74,6 +78,7 @@ typedef struct
   guint64 not_reached; /* after an interrupt, where known */
   guint64 late;        /* records with lag above 1 ms */
   guint64 long_waits;  /* over an hour, announced once */
+  guint64 pairs_closed; /* by --close-pairs */
   gint64 duration_ns;
   gint64 origin_ns;
   double recorded_span_s;
@@ -116,7 +121,7 @@ void lmt_replay_set_fault_func (LmtReplay *replay, LmtReplayFaultFunc func, gpoi
  * lmt_replay_run: replays one file whose header was read: wait, select, call, then the level's finish(). The session was
  * configured and started by the caller, who frees it. May be called again for the next file with its own session: figures add up,
  * the origin of pacing and the numbers begin anew. Rounds: --loop N goes through the file N times; numbers and recorded time go
- * on. Interrupts: looked at before each record; the rest of a file that can be rewound is counted, not replayed, until the second
+ * on. Copies: each of a record's has a number of its own; the limit counts records. Interrupts: looked at before each record; the rest of a file that can be rewound is counted, not replayed, until the second
  * one. Threads: the caller's. Cost per record: no allocation once each qualname was met; two looks at the clock if the handler
  * gives no times, else one. Errors: only a read error or a rewind that failed; what a record does is in the figures.
  */

@@ -43,6 +43,8 @@ gboolean lmt_select_wants_keys (const LmtSelect *select); /* some kind needs the
 gboolean lmt_select_wants_span (const LmtSelectConfig *config); /* a percent stands in --time: the span must be found first */
 /* Time, record number, qualname, session. Every record of the input in order: sessions are counted here. */
 gboolean lmt_select_record (LmtSelect *select, const LmtRecord *record);
+/* The input begins anew: sessions are counted from the first again. */
+void lmt_select_rewind (LmtSelect *select);
 /* Model, salt, rank, group, key prefix, sample of one key. */
 gboolean lmt_select_key (const LmtSelect *select, const LmtKeyFields *key);
 /* A word against one of the lists the level knows: kind "instance" "tier" "backend" "event-type". */
