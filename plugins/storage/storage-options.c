@@ -76,10 +76,14 @@ const LmtOption storage_options[] = {
        "Fill reserved buffers with the key's pattern or with zeros", G_REPLAY),
   SWITCH ("verify-data", verify_data, 0, NULL, "Compare every loaded byte with the pattern", G_REPLAY),
   ROW (FRACTION, "min-hit-rate", min_hit_rate, 0, "0", "0..1", "P", "Fail if fewer of the cells asked for were hits", G_REPLAY),
-  SWITCH ("bypass-l1", bypass_l1, 0, NULL, "Let nothing stay in L1: stores go on to L2 and leave, prefetches don't look in L1",
+  SWITCH ("bypass-l1", bypass_l1, 0, NULL,
+          "Keep nothing in L1: as --l2-store-policy skip_l1 and --l2-prefetch-policy default, and no prefetch looks in L1",
           G_REPLAY),
-  SWITCH ("prepare", prepare, 0, NULL, "First store into L2 what the trace reads but never wrote before", G_REPLAY),
-  SWITCH ("prepare-only", prepare_only, 0, NULL, "Store what --prepare stores, replay nothing", G_REPLAY),
+  SWITCH ("prepare", prepare, 0, NULL,
+          "First store into every adapter what the trace reads before it reserves it, or asks for and never reserves; reads FILE "
+          "twice",
+          G_REPLAY),
+  SWITCH ("prepare-only", prepare_only, 0, NULL, "Store what --prepare would, replay nothing", G_REPLAY),
 
   /* cli.md 6 */
   SWITCH ("disable-observability", disable_observability, 0, NULL, "Write no debug log per event and no metrics", G_OBSERVE),
