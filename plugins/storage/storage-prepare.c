@@ -197,7 +197,7 @@ fill (const StorageSession *session, LmtKey *key, guint8 *buffer, guint64 bytes)
       return;
     }
   wire = lmt_key_wire (key);
-  lmt_fill (lmt_fill_seed_for_wire_key (wire, key->wire_len), buffer, bytes);
+  lmt_fill (lmt_fill_seed_for_wire_key (wire, lmt_key_wire_len (key)), buffer, bytes);
 }
 
 /* The next objects from *@at on, as many as a task takes and the pool, which nobody uses yet, has room for. Returns how many. */
