@@ -81,6 +81,8 @@ const LmtJson *kit_scenario_get_element (const LmtJson *json, const char *name, 
 guint kit_scenario_count_entries (const char *path);
 /* Threads of the process; more than @expected get a second to end: the kernel's workers of a ring go after it was closed. */
 guint kit_scenario_count_threads (guint expected);
+/* Without those the kernel made for a ring of ours (io_uring): they leave when they have been idle for some seconds. */
+guint kit_scenario_count_tasks (void);
 void kit_scenario_make_keys (Run *run);
 void kit_scenario_buffer_init (Buffer *buffer, guint64 bytes);
 void kit_scenario_buffer_clear (Buffer *buffer);

@@ -215,7 +215,7 @@ run_once (KitCheck *check, const LmtJson *scenario)
   if (lmt_evict_kind_from_text (policy_of (scenario) != NULL ? policy_of (scenario) : "", &policy))
     run.evict = lmt_evict_new (policy, NULL);
   run.fds_before = kit_scenario_count_entries ("/proc/self/fd");
-  run.threads_before = kit_scenario_count_entries ("/proc/self/task");
+  run.threads_before = kit_scenario_count_tasks ();
   if (kit_scenario_open_adapter (&run))
     run_steps (&run);
   run_end (&run);

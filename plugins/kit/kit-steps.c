@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kit-scenario-private.h"
 
+#include <stdio.h>
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -56,12 +57,31 @@ kit_scenario_count_entries (const char *path)
 }
 
 guint
+kit_scenario_count_tasks (void)
+{
+  GDir *dir = g_dir_open ("/proc/self/task", 0, NULL);
+  guint n = 0;
+  for (const char *entry; dir != NULL && (entry = g_dir_read_name (dir)) != NULL;)
+    {
+      char path[300], name[32] = "";
+      g_snprintf (path, sizeof path, "/proc/self/task/%s/comm", entry);
+      FILE *file = fopen (path, "re");
+      n += file != NULL && fgets (name, sizeof name, file) != NULL && !g_str_has_prefix (name, "iou-");
+      if (file != NULL)
+        fclose (file);
+    }
+  if (dir != NULL)
+    g_dir_close (dir);
+  return n;
+}
+
+guint
 kit_scenario_count_threads (guint expected)
 {
   guint n = 0;
   for (guint i = 0; i < 100; i++)
     {
-      n = kit_scenario_count_entries ("/proc/self/task");
+      n = kit_scenario_count_tasks ();
       if (n <= expected)
         break;
       g_usleep (10000);

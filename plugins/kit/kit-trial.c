@@ -225,7 +225,7 @@ leak_reopen (KitCheck *check, guint rounds, char **why)
       if (i == 1) /* the first may fill caches of libraries */
         {
           fds = kit_scenario_count_entries ("/proc/self/fd");
-          threads = kit_scenario_count_entries ("/proc/self/task");
+          threads = kit_scenario_count_tasks ();
         }
       if (kit_rig_open (&rig, check))
         {

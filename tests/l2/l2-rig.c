@@ -39,7 +39,12 @@ rig_try_open (Rig *rig, const char *json, const char *yes_destroy, const LmtCloc
   rig->messages = g_string_new (NULL);
   rig->keys = lmt_key_table_new ();
   rig->clock = clock != NULL ? clock : lmt_clock_real ();
-  rig->config = lmt_l2_config_parse (rig_registry (), json, 1, error);
+  /* Test programs of the fs adapter run once for each engine. */
+  const char *engine = g_getenv ("LMT_TEST_FS_ENGINE");
+  g_autofree char *with_engine = NULL;
+  if (engine != NULL && strstr (json, "\"fs") != NULL && strstr (json, "\"engine\"") == NULL)
+    with_engine = g_strdup_printf ("%.*s,\"engine\":\"%s\"}", (int)strlen (json) - 1, json, engine);
+  rig->config = lmt_l2_config_parse (rig_registry (), with_engine != NULL ? with_engine : json, 1, error);
   const char *const destroy[] = { yes_destroy, NULL };
   LmtL2Params params = { .struct_size = sizeof params,
                          .clock = rig->clock,

@@ -47,7 +47,7 @@ unmount_small (char *dir)
   g_free (dir);
 }
 
-static const char *const engines[] = { "threads", "sync" };
+static const char *const engines[] = { "threads", "sync", "io_uring" };
 
 static void
 test_disk_full (gconstpointer data)
@@ -104,7 +104,13 @@ test_becomes_read_only (void)
   rig_open (&rig, "{\"type\":\"fs\",\"base_path\":\"%s\"}", dir);
   LmtKey *a = rig_key (&rig, "m", 1, ""), *b = rig_key (&rig, "m", 2, "");
   g_assert_cmpint (rig_store_fill (&rig, a, 1, 4096), ==, LMT_L2_OK);
-  g_assert_cmpint (mount ("none", dir, "tmpfs", MS_REMOUNT | MS_RDONLY, NULL), ==, 0);
+  /* While stores come the ring keeps some files open for the next ones; some idle turns, and it lets go of them. */
+  for (guint i = 0; i < 1000 && mount ("none", dir, "tmpfs", MS_REMOUNT | MS_RDONLY, NULL) != 0; i++)
+    {
+      g_assert_cmpint (errno, ==, EBUSY);
+      lmt_l2_pump (rig.l2);
+      g_usleep (1000);
+    }
   g_assert_cmpint (rig_store_fill (&rig, b, 2, 4096), ==, LMT_L2_DENIED);
   g_assert_cmpint (rig_load_fill (&rig, a, 1, 4096), ==, LMT_L2_OK);
   g_assert_cmpint (rig_delete (&rig, a), ==, LMT_L2_DENIED);
@@ -433,7 +439,6 @@ test_open_refused (void)
 {
   static const Refusal refusals[] = {
     { "/file\"", "fs: base_path: expected a directory, found a file: " },
-    { "/kv\",\"engine\":\"io_uring\"", "fs: engine: expected auto, threads or sync, found io_uring: not built in" },
     { "/kv\",\"scan\":false,\"eviction\":{\"eviction_policy\":\"LRU\"}", "fs: scan: expected true with eviction, found false" },
     { "/link\",\"relative_tmp_dir\":\"out\"", "fs: relative_tmp_dir: out: " },
   };
@@ -729,11 +734,33 @@ test_sizes_only (void)
   remove_tree (dir);
 }
 
+/* Not built in, or forbidden here. */
+static gboolean
+have_uring (void)
+{
+  g_autofree char *dir = make_temp_dir ();
+  g_autofree char *json = g_strdup_printf ("{\"type\":\"fs\",\"base_path\":\"%s\",\"engine\":\"io_uring\"}", dir);
+  g_autoptr (GError) error = NULL;
+  Rig rig;
+  gboolean have = rig_try_open (&rig, json, NULL, NULL, &error);
+  if (have)
+    rig_close (&rig);
+  else
+    {
+      g_test_message ("%s", error->message);
+      g_assert_nonnull (strstr (error->message, "fs: engine: expected auto, threads or sync, found io_uring: "));
+    }
+  remove_tree (dir);
+  return have;
+}
+
 static void
 add_both (const char *path, GTestDataFunc func)
 {
   for (guint i = 0; i < G_N_ELEMENTS (engines); i++)
     {
+      if (strcmp (engines[i], "io_uring") == 0 && !have_uring ())
+        continue;
       g_autofree char *full = g_strdup_printf ("/fs-faults/%s/%s", path, engines[i]);
       g_test_add_data_func (full, engines[i], func);
     }

@@ -71,6 +71,14 @@ fs_cancel (gpointer handle, LmtL2Io *io)
   fs->engine->cancel (fs->engine_data, io);
 }
 
+/* Engines that can't: nothing to be had from it, and nothing to say. */
+static gboolean
+fs_register_memory (gpointer handle, void *base, guint64 bytes, guint32 region, GError **error)
+{
+  Fs *fs = handle;
+  return fs->engine->register_memory == NULL || fs->engine->register_memory (fs->engine_data, base, bytes, error);
+}
+
 static void
 add_number (LmtL2AddStatus add, gpointer data, const char *key, guint64 value)
 {
@@ -95,6 +103,8 @@ fs_status (gpointer handle, LmtL2AddStatus add, gpointer data)
   add_number (add, data, "old_layout_files", fs->n_old_layout);
   add_number (add, data, "leftover_files", fs->n_leftovers);
   add_number (add, data, "leftover_bytes", fs->leftover_bytes);
+  if (fs->engine->status != NULL)
+    fs->engine->status (fs->engine_data, add, data);
   for (int error = 1; error < FS_MAX_ERRNO; error++)
     if (fs->errors[error] > 0)
       {
@@ -143,6 +153,7 @@ static const LmtL2Ops fs_ops = {
   .reap = fs_reap,
   .flush = fs_flush,
   .get_fd = fs_get_fd,
+  .register_memory = fs_register_memory,
   .scan = fs_scan,
   .cancel = fs_cancel,
   .status = fs_status,

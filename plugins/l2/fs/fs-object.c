@@ -43,9 +43,8 @@ code_of_errno (int error)
     }
 }
 
-/* @what: the step, for the message; NULL: none wanted. */
-static void
-fail (Fs *fs, LmtL2Io *io, int error, const char *what)
+void
+fs_fail (Fs *fs, LmtL2Io *io, int error, const char *what)
 {
   io->os_error = error;
   io->code = code_of_errno (error);
@@ -57,9 +56,8 @@ fail (Fs *fs, LmtL2Io *io, int error, const char *what)
     fs_say (fs, what, "fs: %s/%s: %s: %s", fs->path, io->key->file, what, g_strerror (error));
 }
 
-/* ENOENT is an absent object, unless the whole directory is gone. */
-static void
-fail_missing (Fs *fs, LmtL2Io *io)
+void
+fs_fail_missing (Fs *fs, LmtL2Io *io)
 {
   if (fs_dir_vanished (fs))
     {
@@ -155,10 +153,11 @@ temp_open (Fs *fs, Temp *temp)
 {
   temp->direct = atomic_load (&fs->direct);
   int flags = O_WRONLY | O_CLOEXEC | (temp->direct ? O_DIRECT : 0);
+  mode_t mode = fs_create_mode (fs);
   temp->name[0] = '\0';
   if (atomic_load (&fs->use_tmpfile))
     {
-      temp->fd = openat (fs->tmp_dir, ".", flags | O_TMPFILE, 0600);
+      temp->fd = openat (fs->tmp_dir, ".", flags | O_TMPFILE, mode);
       if (temp->fd >= 0)
         return 0;
       if (errno != EOPNOTSUPP && errno != EISDIR)
@@ -166,7 +165,7 @@ temp_open (Fs *fs, Temp *temp)
       atomic_store (&fs->use_tmpfile, FALSE);
     }
   fs_temp_name (fs, temp->name, sizeof temp->name);
-  temp->fd = openat (fs->tmp_dir, temp->name, flags | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  temp->fd = openat (fs->tmp_dir, temp->name, flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
   return temp->fd >= 0 ? 0 : errno;
 }
 
@@ -234,7 +233,7 @@ look (Fs *fs, LmtL2Io *io, guint64 wanted)
     {
       if (errno == ENOENT)
         return 0;
-      fail (fs, io, errno, "stat");
+      fs_fail (fs, io, errno, "stat");
       return -1;
     }
   io->object_bytes = (guint64)st.st_size;
@@ -286,7 +285,7 @@ fill_temp (Fs *fs, FsWorker *worker, const LmtL2Io *io, Temp *temp, const char *
   if (error != 0)
     return error;
   *what = "chmod";
-  if (fchmod (temp->fd, fs->mode) != 0)
+  if (atomic_load (&fs->need_chmod) && fchmod (temp->fd, fs->mode) != 0)
     return errno;
   if (fs->crc32c && io->buffer != NULL)
     {
@@ -304,8 +303,8 @@ fill_temp (Fs *fs, FsWorker *worker, const LmtL2Io *io, Temp *temp, const char *
   return 0;
 }
 
-static void
-remember_own (Fs *fs, const char *name)
+void
+fs_remember_own (Fs *fs, const char *name)
 {
   if (fs->own == NULL)
     return;
@@ -338,14 +337,14 @@ publish (Fs *fs, LmtL2Io *io, Temp *temp, gboolean over)
   if (error != 0)
     {
       if (error == ENOENT)
-        fail_missing (fs, io);
+        fs_fail_missing (fs, io);
       if (error != ENOENT || io->code == LMT_L2_NOT_FOUND)
-        fail (fs, io, error, "publish");
+        fs_fail (fs, io, error, "publish");
       return;
     }
   if (over)
     atomic_fetch_add (&fs->n_repaired, 1);
-  remember_own (fs, io->key->file);
+  fs_remember_own (fs, io->key->file);
   io->done_bytes = io->object_bytes = io->buffer_bytes;
   io->code = LMT_L2_OK;
 }
@@ -382,7 +381,7 @@ store (Fs *fs, FsWorker *worker, LmtL2Io *io)
       atomic_fetch_add (&fs->errors[ENOENT], 1);
     }
   else
-    fail (fs, io, error, what);
+    fs_fail (fs, io, error, what);
   temp_drop (fs, &temp);
 }
 
@@ -409,7 +408,7 @@ load_open_file (Fs *fs, FsWorker *worker, LmtL2Io *io, int fd, gboolean direct)
   struct stat st;
   if (fstat (fd, &st) != 0)
     {
-      fail (fs, io, errno, "stat");
+      fs_fail (fs, io, errno, "stat");
       return;
     }
   if (!S_ISREG (st.st_mode))
@@ -435,7 +434,7 @@ load_open_file (Fs *fs, FsWorker *worker, LmtL2Io *io, int fd, gboolean direct)
     }
   if (error != 0)
     {
-      fail (fs, io, error, "read");
+      fs_fail (fs, io, error, "read");
       return;
     }
   if (fs->drop_cache)
@@ -461,14 +460,14 @@ load (Fs *fs, FsWorker *worker, LmtL2Io *io)
   if (fd < 0)
     {
       if (errno == ENOENT)
-        fail_missing (fs, io);
+        fs_fail_missing (fs, io);
       else if (errno == ELOOP || errno == ENXIO)
         {
           say_no_file (fs, io, errno == ELOOP ? S_IFLNK : S_IFSOCK);
           io->code = LMT_L2_NOT_FOUND;
         }
       else
-        fail (fs, io, errno, "open");
+        fs_fail (fs, io, errno, "open");
       return;
     }
   load_open_file (fs, worker, io, fd, direct);
@@ -477,6 +476,28 @@ load (Fs *fs, FsWorker *worker, LmtL2Io *io)
 
 /* -------- lookup, delete -------- */
 
+void
+fs_lookup_found (Fs *fs, LmtL2Io *io, guint32 mode, guint64 bytes)
+{
+  if (!S_ISREG (mode))
+    {
+      say_no_file (fs, io, mode);
+      io->code = LMT_L2_NOT_FOUND;
+      return;
+    }
+  io->object_bytes = bytes;
+  io->code = LMT_L2_OK;
+  if (io->expected_bytes == 0)
+    return;
+  if (fs_size_fits (fs, bytes, io->expected_bytes))
+    io->object_bytes = io->expected_bytes;
+  else
+    {
+      say_size (fs, io, io->expected_bytes, bytes);
+      io->code = LMT_L2_DATA;
+    }
+}
+
 static void
 lookup (Fs *fs, LmtL2Io *io)
 {
@@ -484,28 +505,12 @@ lookup (Fs *fs, LmtL2Io *io)
   if (fstatat (fs->dir, io->key->file, &st, AT_SYMLINK_NOFOLLOW) != 0)
     {
       if (errno == ENOENT)
-        fail_missing (fs, io);
+        fs_fail_missing (fs, io);
       else
-        fail (fs, io, errno, "stat");
+        fs_fail (fs, io, errno, "stat");
       return;
     }
-  if (!S_ISREG (st.st_mode))
-    {
-      say_no_file (fs, io, st.st_mode);
-      io->code = LMT_L2_NOT_FOUND;
-      return;
-    }
-  io->object_bytes = (guint64)st.st_size;
-  io->code = LMT_L2_OK;
-  if (io->expected_bytes == 0)
-    return;
-  if (fs_size_fits (fs, io->object_bytes, io->expected_bytes))
-    io->object_bytes = io->expected_bytes;
-  else
-    {
-      say_size (fs, io, io->expected_bytes, io->object_bytes);
-      io->code = LMT_L2_DATA;
-    }
+  fs_lookup_found (fs, io, st.st_mode, (guint64)st.st_size);
 }
 
 static void delete (Fs *fs, LmtL2Io *io)
@@ -520,9 +525,9 @@ static void delete (Fs *fs, LmtL2Io *io)
   if (fstatat (fs->dir, io->key->file, &st, AT_SYMLINK_NOFOLLOW) != 0)
     {
       if (errno == ENOENT)
-        fail_missing (fs, io);
+        fs_fail_missing (fs, io);
       else
-        fail (fs, io, errno, "stat");
+        fs_fail (fs, io, errno, "stat");
       return;
     }
   if (!S_ISREG (st.st_mode))
@@ -534,9 +539,9 @@ static void delete (Fs *fs, LmtL2Io *io)
   if (unlinkat (fs->dir, io->key->file, 0) != 0)
     {
       if (errno == ENOENT)
-        fail_missing (fs, io);
+        fs_fail_missing (fs, io);
       else
-        fail (fs, io, errno, "unlink");
+        fs_fail (fs, io, errno, "unlink");
       return;
     }
   io->object_bytes = (guint64)st.st_size;
@@ -566,19 +571,25 @@ perform (Fs *fs, FsWorker *worker, LmtL2Io *io)
     }
 }
 
-void
-fs_perform (Fs *fs, FsWorker *worker, LmtL2Io *io)
+gboolean
+fs_admit (Fs *fs, LmtL2Io *io)
 {
   io->service_start_ns = fs->host->now_ns (fs->host->data);
   if (!name_is_usable (fs, io))
+    return FALSE;
+  if (fs_dir_usable (fs))
+    return TRUE;
+  io->code = LMT_L2_IO;
+  io->os_error = ENOENT;
+  atomic_fetch_add (&fs->errors[ENOENT], 1);
+  return FALSE;
+}
+
+void
+fs_perform (Fs *fs, FsWorker *worker, LmtL2Io *io)
+{
+  if (!fs_admit (fs, io))
     return;
-  if (!fs_dir_usable (fs))
-    {
-      io->code = LMT_L2_IO;
-      io->os_error = ENOENT;
-      atomic_fetch_add (&fs->errors[ENOENT], 1);
-      return;
-    }
   perform (fs, worker, io);
   if (io->code != LMT_L2_IO)
     fs_dir_ok (fs);

@@ -65,6 +65,7 @@ look_again (Fs *fs)
     }
   if (good && !fs->shared)
     flock (fs->dir, LOCK_EX | LOCK_NB);
+  atomic_store (&fs->need_chmod, TRUE); /* another directory may have other rules */
   return good;
 }
 
@@ -216,7 +217,7 @@ lock_base (Fs *fs, GError **error)
 static int
 probe_file (Fs *fs)
 {
-  int fd = openat (fs->tmp_dir, ".", O_RDWR | O_CLOEXEC | O_TMPFILE, 0600);
+  int fd = openat (fs->tmp_dir, ".", O_RDWR | O_CLOEXEC | O_TMPFILE, fs->mode | 0600);
   if (fd >= 0)
     {
       char self[64], name[64];
@@ -228,7 +229,7 @@ probe_file (Fs *fs)
     }
   char name[64];
   fs_temp_name (fs, name, sizeof name);
-  fd = openat (fs->tmp_dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  fd = openat (fs->tmp_dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, fs->mode | 0600);
   if (fd >= 0)
     unlinkat (fs->tmp_dir, name, 0);
   return fd;
@@ -268,6 +269,8 @@ probe (Fs *fs, const FsConfig *config, GError **error)
                    "fs: %s: cannot create files: %s", fs->path, g_strerror (errno));
       return FALSE;
     }
+  struct stat st;
+  fs->need_chmod = fstat (fd, &st) != 0 || (st.st_mode & 07777) != (fs->mode | 0600) || (fs->mode & 0600) != 0600;
   gboolean good = !fs->crc32c || probe_crc (fs, fd, error);
   if (good && config->use_odirect)
     {
@@ -308,16 +311,42 @@ tell_limits (Fs *fs, const FsConfig *config)
     fs_say (fs, "space", "fs: %s: less free space than one object of %" G_GUINT64_FORMAT " bytes", fs->path, largest);
 }
 
+/* Why there is no io_uring, as it stands in a message. (transfer full) */
+static char *
+try_uring (Fs *fs)
+{
+#ifdef FS_WITH_URING
+  g_autoptr (GError) refused = NULL;
+  fs->engine_data = fs_engine_uring.open (fs, &refused);
+  if (fs->engine_data != NULL)
+    {
+      fs->engine = &fs_engine_uring;
+      return NULL;
+    }
+  return g_strdup_printf ("io_uring: %s", refused->message);
+#else
+  return g_strdup ("io_uring: not built in");
+#endif
+}
+
 static gboolean
 choose_engine (Fs *fs, const FsConfig *config, GError **error)
 {
-  const char *why = "as asked";
-  if (strcmp (config->engine, "io_uring") == 0)
-    return refuse (error, "engine", "auto, threads or sync", "io_uring: not built in");
-  fs->engine = strcmp (config->engine, "sync") == 0 ? &fs_engine_sync : &fs_engine_threads;
-  if (strcmp (config->engine, "auto") == 0)
-    why = "io_uring: not built in";
-  fs->engine_data = fs->engine->open (fs, error);
+  g_autofree char *why_not = NULL;
+  gboolean is_auto = strcmp (config->engine, "auto") == 0;
+  const char *why = is_auto ? "the kernel allows it" : "as asked";
+  if (is_auto || strcmp (config->engine, "io_uring") == 0)
+    {
+      why_not = try_uring (fs);
+      if (why_not != NULL && !is_auto)
+        return refuse (error, "engine", "auto, threads or sync", why_not);
+      why = why_not != NULL ? why_not : why;
+    }
+  if (fs->engine_data == NULL)
+    {
+      fs->engine = strcmp (config->engine, "sync") == 0 ? &fs_engine_sync : &fs_engine_threads;
+      fs->engine_data = fs->engine->open (fs, error);
+    }
   if (fs->engine_data == NULL)
     return FALSE;
   fs_say (fs, "info: engine", "fs: %s: engine %s (%s), depth %u", fs->path, fs->engine->name, why, fs->depth);
@@ -382,7 +411,8 @@ fs_open (gconstpointer config_, const char *type, const LmtL2Host *host, LmtL2In
   tell_limits (fs, config);
   info->depth = fs->depth;
   info->capabilities = LMT_L2_CAP_KEEP | LMT_L2_CAP_DATA | LMT_L2_CAP_CAPACITY | LMT_L2_CAP_TAMPER | LMT_L2_CAP_DELETE
-                       | (host->persist_enabled ? LMT_L2_CAP_PERSIST : 0) | (fs->direct ? LMT_L2_CAP_DIRECT : 0);
+                       | (host->persist_enabled ? LMT_L2_CAP_PERSIST : 0) | (fs->direct ? LMT_L2_CAP_DIRECT : 0)
+                       | (fs->engine->register_memory != NULL ? LMT_L2_CAP_REGISTER_MEMORY : 0);
   info->flags = LMT_L2_INFO_NO_WIRE | (fs->no_scan ? LMT_L2_INFO_NO_SCAN : 0);
   info->buffer_align = fs->direct ? fs->direct_memory : 0;
   info->length_align = fs->direct ? fs->direct_offset : 0;

@@ -15,6 +15,8 @@
  *   fs-object.c   one operation on one object, start to end, on whatever thread
  *   fs-file.c     bytes in and out of a descriptor: whole, direct or buffered
  *   fs-threads.c  engine: a pool of threads that run fs-object.c
+ *   fs-uring.c    engine: one ring; what doesn't go the plain way is left to a pool as above
+ *   fs-chain.c    its requests and what their ends mean
  */
 
 typedef struct
@@ -80,10 +82,13 @@ typedef struct
   int (*get_fd) (gpointer engine); /* -1: none */
   guint32 (*reap) (gpointer engine, LmtL2Io **ios, guint32 max);
   void (*cancel) (gpointer engine, LmtL2Io *io);
+  gboolean (*register_memory) (gpointer engine, void *base, guint64 bytes, GError **error); /* may be NULL */
+  void (*status) (gpointer engine, LmtL2AddStatus add, gpointer data);                      /* may be NULL */
 } FsEngine;
 
 extern const FsEngine fs_engine_threads;
 extern const FsEngine fs_engine_sync;
+extern const FsEngine fs_engine_uring; /* only if built with liburing */
 
 struct _Fs
 {
@@ -107,6 +112,7 @@ struct _Fs
   gboolean clean_tmp;
   gboolean no_scan;
   gboolean size_limited;  /* RLIMIT_FSIZE is set: writes may raise SIGXFSZ */
+  atomic_int need_chmod;  /* files aren't born with `mode`: the umask or a default ACL takes from it */
   atomic_int use_tmpfile; /* O_TMPFILE and linkat of /proc/self/fd work here */
   atomic_int direct;      /* O_DIRECT, until it turns out not to work */
   guint64 direct_memory;  /* alignment of addresses, */
@@ -168,6 +174,19 @@ gint64 fs_count_debris (Fs *fs);
 
 /* fs-object.c */
 void fs_perform (Fs *fs, FsWorker *worker, LmtL2Io *io);
+/* First step of each operation: FALSE: its name or the directory is of no use, io says so. */
+gboolean fs_admit (Fs *fs, LmtL2Io *io);
+/* @what: the step that failed. Sets code and os_error, counts, says so. */
+void fs_fail (Fs *fs, LmtL2Io *io, int error, const char *what);
+/* ENOENT is an absent object, unless the whole directory is gone. */
+void fs_fail_missing (Fs *fs, LmtL2Io *io);
+void fs_lookup_found (Fs *fs, LmtL2Io *io, guint32 mode, guint64 bytes);
+void fs_remember_own (Fs *fs, const char *name);
+static inline guint32
+fs_create_mode (Fs *fs)
+{
+  return atomic_load (&fs->need_chmod) ? 0600 : fs->mode;
+}
 void fs_worker_clear (FsWorker *worker);
 gboolean fs_size_fits (const Fs *fs, guint64 found, guint64 wanted);
 
