@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <lmtrace/lmt-plugin.h>
+
+G_BEGIN_DECLS
+
+/**
+ * What an events trace holds, on one screen (events.md 7). Batches aren't validated: what can be counted is, values of a wrong
+ * kind are counted apart. Memory grows with distinct instances, incarnations, kinds of batches and phases only, each up to
+ * EVENTS_INFO_MAX. Threads: one. No allocation per record once its words were seen.
+ */
+enum
+{
+  EVENTS_INFO_MAX = 65536
+};
+
+gpointer events_info_new (const LmtHeader *header);
+void events_info_record (gpointer info, const LmtRecord *record);
+void events_info_finish (gpointer info, const LmtInfoOut *out);
+gboolean events_info_select (gpointer info, const LmtRecord *record, const LmtSelect *select);
+void events_info_free (gpointer info);
+
+G_END_DECLS
