@@ -242,39 +242,53 @@ read_windows (SmDecoder *d, const FlatRequest *request, LmtFault *fault)
   return TRUE;
 }
 
-/* The list as one row. Its cells may be of several groups, each with its own layout. */
+/* What an object of @group takes. FALSE: no layout is given for it. */
+static gboolean
+find_bytes (const SmDecoder *d, const FlatRequest *request, guint32 group, const GroupLayout **last, guint64 *bytes)
+{
+  *bytes = request->bytes;
+  if (!request->by_group)
+    return TRUE;
+  if (*last == NULL || (*last)->group != group)
+    *last = find_layout (d, group);
+  if (*last != NULL)
+    *bytes = (*last)->bytes;
+  return *last != NULL;
+}
+
+/*
+ * The list as one row. Its cells may be of several groups, each with its own layout; the reservation is then made per group, also
+ * where their layouts are alike (storage-manager.md 17). A plain list with one layout for all of it stays one reservation.
+ */
 static gboolean
 make_one_row (SmDecoder *d, const FlatRequest *request, LmtFault *fault)
 {
   guint32 n = request->list.n;
   LmtKey **keys = d->reader.keys + request->list.first;
   guint64 bytes = request->bytes;
-  gboolean mixed = FALSE;
-  if (request->by_group)
+  gboolean per_group = request->by_group || request->trim == SM_TRIM_SPARSE, groups_differ = FALSE;
+  if (per_group)
     {
-      const GroupLayout *layout = d->n_layouts > 0 ? &d->layouts[0] : NULL;
+      const GroupLayout *layout = d->n_layouts > 0 && request->by_group ? &d->layouts[0] : NULL;
+      if (n == 0 && layout != NULL)
+        bytes = layout->bytes;
       GROW (d->cell_bytes, d->max_cell_bytes, n);
       for (guint32 i = 0; i < n; i++)
         {
-          if (layout == NULL || layout->group != keys[i]->fields.group)
-            layout = find_layout (d, keys[i]->fields.group);
-          if (layout == NULL)
+          if (!find_bytes (d, request, keys[i]->fields.group, &layout, &d->cell_bytes[i]))
             {
               fault->index = i;
               return sm_fault (fault, "group_layout_descs lacks the group of a key", "args.spec.keys[%u]");
             }
-          d->cell_bytes[i] = layout->bytes;
-          mixed |= layout->bytes != d->cell_bytes[0];
+          groups_differ |= keys[i]->fields.group != keys[0]->fields.group;
         }
       if (n > 0)
         bytes = d->cell_bytes[0];
-      else if (layout != NULL)
-        bytes = layout->bytes;
     }
   GROW (d->rows, d->max_rows, 1);
   GROW (d->flat, d->max_flat, n);
   d->rows[0] = (SmRow){ .keys = keys,
-                        .cell_bytes = mixed ? d->cell_bytes : NULL,
+                        .cell_bytes = groups_differ ? d->cell_bytes : NULL,
                         .object_bytes = bytes,
                         .window = -1,
                         .n = n,

@@ -30,8 +30,8 @@ typedef enum { SM_LOCK = 0, SM_NO_LOCK } SmLockMode;
 
 /**
  * SmRow: one row of a prefetch (a key group on one rank), keys in chunk order. All rows of a request are equally long.
- * @object_bytes: of each cell, from the row's layout; @cell_bytes: (nullable): per cell, where a row mixes groups (SPARSE)
- * @layout: number that is equal for equal layouts within the call: the reservation is made per row, or per layout in a mixed row
+ * @object_bytes: of each cell, from the row's layout; @cell_bytes: (nullable): per cell, where a row mixes groups (SPARSE): the
+ * reservation is then made per group of the keys, else per row
  */
 typedef struct
 {

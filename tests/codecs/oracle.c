@@ -156,7 +156,7 @@ flat_layout (Object spec, Object single, guint32 group)
 }
 
 static gboolean
-add_one_row (GString *out, Object spec, Object single, Object keys)
+add_one_row (GString *out, Object spec, Object single, Object keys, gboolean sparse)
 {
   guint32 n = keys->via.array.size;
   gint64 first = n > 0 ? flat_layout (spec, single, group_of (&keys->via.array.ptr[0])) : flat_layout (spec, single, 0);
@@ -169,7 +169,7 @@ add_one_row (GString *out, Object spec, Object single, Object keys)
       gint64 bytes = flat_layout (spec, single, group_of (&keys->via.array.ptr[i]));
       if (bytes < 0)
         return FALSE;
-      mixed |= bytes != first;
+      mixed |= (spec != NULL || sparse) && group_of (&keys->via.array.ptr[i]) != group_of (&keys->via.array.ptr[0]);
       g_string_append_printf (cells, "%" G_GINT64_FORMAT ",", bytes);
     }
   g_string_append_printf (out, "\nrow group=%u window=-1 bytes=%" G_GINT64_FORMAT "%s keys=",
@@ -192,7 +192,7 @@ add_flat (GString *out, Object spec, Object single, Object keys, Object attn, gb
   if (keys == NULL)
     return FALSE;
   if (windows == NULL || sparse || n == 0 || groups == 0 || n % (groups * world) != 0)
-    return add_one_row (out, spec, single, keys);
+    return add_one_row (out, spec, single, keys, sparse);
   guint32 columns = n / (groups * world);
   g_autofree guint32 *flat = g_new (guint32, n);
   for (guint32 g = 0; g < groups; g++)

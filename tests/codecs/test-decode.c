@@ -380,6 +380,17 @@ static const struct
                                                                                                             ":"
                                                                                                             " " LAYOUT (5) "}"),
     HEAD (3, 1, 0, 1, 1) "\nrow group=0 window=-1 bytes=8 cells=8,10, keys=" K ("00", 0) K ("10", 1) "\nflat=0,1," },
+  { "prefetch/R2-sparse-like-layouts", SM_OP_PREFETCH,
+    REQUEST ("\"keys\": [" KEY ("10", 1) ", " KEY ("00", 0) "], \"num_kv_readers\": 1, \"policy\": " TAG (
+        "TrimPolicy", "\"SPARSE\"") ", \"attn_desc\": " TAG ("AttnWindowDesc", "{\"num_chunks_in_sw\": [-1, 2], \"world_size\": "
+                                                                               "1}") ", "
+                                                                                     "\"group_layout_descs\": {\"0\": " LAYOUT (
+                                                                                         4) ", \"1\": " LAYOUT (4) "}"),
+    HEAD (1, 1, 0, 1, 1) "\nrow group=1 window=-1 bytes=8 cells=8,8, keys=" K ("10", 1) K ("00", 0) "\nflat=0,1," },
+  { "prefetch/0.5.1-sparse-groups", SM_OP_PREFETCH,
+    "{\"keys\": [" KEY ("a1", 0) ", " KEY ("a2", 1) "], \"layout_desc\": " LAYOUT (4) ", \"policy\": " TAG ("TrimPolicy",
+                                                                                                            "\"SPARSE\"") "}",
+    HEAD (1, 1, 0, 1, 1) "\nrow group=0 window=-1 bytes=8 cells=8,8, keys=" K ("a1", 0) K ("a2", 1) "\nflat=0,1," },
   { "prefetch/R2-undivided", SM_OP_PREFETCH,
     REQUEST ("\"keys\": [" KEY ("00", 0) ", " KEY ("01", 0) ", " KEY ("02", 0) "], \"num_kv_readers\": 1, \"attn_desc\": " TAG (
         "AttnWindowDesc", "{\"num_chunks_in_sw\": [4], \"world_size\": 2}") ", \"group_layout_descs\": {\"0\": " LAYOUT (4) "}"),
