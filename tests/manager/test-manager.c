@@ -462,6 +462,63 @@ test_years (void)
   rig_clear (&rig);
 }
 
+/* A victim that loses only its expired reservation makes way for the next one a second later, not when a lifetime ends. */
+static void
+test_pass_expired_staging (void)
+{
+  SmConfig config = rig_config (10 * KIB4, 1);
+  Rig rig = { 0 };
+  guint64 request;
+
+  config.eviction_period_ns = RIG_S;
+  config.eviction.watermark = 0.1;
+  config.eviction.ratio = 0.1;
+  config.write_ttl_s = 1;
+  rig_init (&rig, &config);
+  rig_reserve (&rig, 0, 1, KIB4, SM_WRITE_NEW);
+  request = rig_prefetch (&rig, 0, 1, KIB4);
+  rig_answer (&rig, rig_take (&rig, SM_IO_LOOKUP, 0, 1), "1");
+  rig_answer (&rig, rig_take (&rig, SM_IO_LOAD, 0, 1), "1");
+  g_assert_cmpuint (rig_result (&rig, request).n_hit, ==, 1);
+  rig_take (&rig, SM_IO_UNLOCK, 0, 1);
+  rig_write (&rig, 1, 1, KIB4);
+  rig_answer (&rig, rig_take (&rig, SM_IO_STORE, 0, 1), "1");
+  lmt_sm_advance (rig.sm, RIG_S);
+  g_assert_cmpuint (rig_view (&rig, 0).n_staged, ==, 0); /* over at this very instant */
+  g_assert_true (rig_view (&rig, 0).resident);
+  g_assert_true (rig_view (&rig, 1).resident);
+  g_assert_cmpint (lmt_sm_next_due_ns (rig.sm), ==, 2 * RIG_S);
+  lmt_sm_advance (rig.sm, 2 * RIG_S);
+  g_assert_false (rig_view (&rig, 1).resident);
+  rig_clear (&rig);
+}
+
+/* What an adapter can't remove is not asked for again every second of a year. */
+static void
+test_pass_fruitless (void)
+{
+  SmConfig config = rig_config (10 * KIB4, 1);
+  Rig rig = { .l2_eviction = { { TRUE, LMT_EVICT_LRU, 0.5, 0.5 } } };
+
+  config.eviction_period_ns = RIG_S;
+  rig_init (&rig, &config);
+  lmt_sm_set_l2_capacity (rig.sm, 0, 2 * KIB4);
+  rig_stored (&rig, 0, 0, 2, KIB4);
+  lmt_sm_advance (rig.sm, RIG_S);
+  rig_answer (&rig, rig_take (&rig, SM_IO_DELETE, 0, 1), "0");
+  g_assert_cmpint (lmt_sm_next_due_ns (rig.sm), ==, 2 * RIG_S);
+  lmt_sm_advance (rig.sm, 2 * RIG_S);
+  rig_take_nothing (&rig);
+  g_assert_cmpint (lmt_sm_next_due_ns (rig.sm), ==, G_MAXINT64);
+  lmt_sm_advance (rig.sm, 1000000 * RIG_S);
+  rig_take_nothing (&rig);
+  rig_write (&rig, 5, 1, KIB4); /* something happened: it is tried again */
+  rig_answer (&rig, rig_take (&rig, SM_IO_STORE, 0, 1), "0");
+  lmt_sm_advance (rig.sm, 1000001 * RIG_S);
+  rig_take (&rig, SM_IO_DELETE, 0, 1);
+  rig_clear (&rig);
+}
+
 static void
 test_collapse (void)
 {
@@ -789,6 +846,8 @@ main (int argc, char **argv)
   g_test_add_func ("/manager/time/passes", test_passes);
   g_test_add_func ("/manager/time/years", test_years);
   g_test_add_func ("/manager/time/collapse", test_collapse);
+  g_test_add_func ("/manager/time/expired-staging", test_pass_expired_staging);
+  g_test_add_func ("/manager/time/fruitless", test_pass_fruitless);
   g_test_add_func ("/manager/misses/l1", test_misses);
   g_test_add_func ("/manager/misses/l2", test_misses_l2);
   g_test_add_func ("/manager/foreign", test_foreign);

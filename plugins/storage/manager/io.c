@@ -317,6 +317,7 @@ lmt_sm_completed (LmtSm *sm, gint64 now_ns, guint32 id, const guint8 *codes, gui
       sm->counters.io_unknown++;
       return;
     }
+  sm->n_inputs += task->io.kind != SM_IO_DELETE;
   complete (sm, task, codes, bytes);
   sm_task_free (sm, task);
   sm_run (sm);

@@ -248,6 +248,7 @@ typedef struct
   SmUsage usage;
   gboolean delete_running;
   guint stores;
+  guint64 fruitless_at; /* inputs there had been when a deletion deleted nothing: the next one would ask for the same */
 } SmAdapter;
 
 /* ---- history.c ---- */
@@ -433,6 +434,7 @@ struct _LmtSm
   /* eviction */
   gint64 next_pass;
   gint64 idle_until; /* passes before it delete nothing unless an input comes */
+  guint64 n_inputs;  /* that may change what a pass of L2 deletes; from 1 */
   SmQuotas quotas;
   SmHistory *history;
   SmCounters counters;

@@ -76,6 +76,7 @@ lmt_sm_new (const SmConfig *config, LmtKeyTable *keys, GError **error)
   sm->write_ttl = config->write_ttl_s * SM_NS_PER_S;
   sm->next_pass = config->eviction_period_ns;
   sm->last_retry = -SM_RETRY_NS;
+  sm->n_inputs = 1;
   sm->arena = sm_arena_new (config->size_bytes, config->align_bytes);
   sm->policy = lmt_evict_new (config->eviction.policy, &host);
   sm->victims = g_array_new (FALSE, FALSE, sizeof (guint32));
@@ -533,6 +534,7 @@ lmt_sm_call (LmtSm *sm, gint64 now_ns, const SmCall *call, SmResult *result)
   guint8 *codes;
 
   sm_enter (sm, now_ns);
+  sm->n_inputs++;
   memset (result, 0, sizeof *result);
   if (sm->closed)
     {
