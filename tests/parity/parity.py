@@ -161,19 +161,22 @@ for golden in ("tiny", "basic", "groups", "mix"):
                  [x for x in golden_flags if x not in ("--shm-name", "")])
 
 
-def random_check(seed, name, size_gb, policy, more, step):
+def random_check(seed, name, size_gb, policy, more, step, shape=None):
     """A random trace, paced so slowly that LMCache's background work is done between two calls."""
     def one():
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, f"random-{seed}.lct")
-            random_trace.write(path, seed, 60, step)
+            random_trace.write(path, seed, 60, step, shape)
             sides = []
             for side in (peer_replay, our_replay):
                 where = os.path.join(folder, side.__name__)
-                os.mkdir(where)
+                for name in ("1", "2"):
+                    os.makedirs(os.path.join(where, name))
                 flags = ["--l1-size-gb", size_gb, "--eviction-policy", policy, "--no-l1-use-lazy",
                          *[x.replace("<L2DIR>", where) for x in more]]
-                sides.append((side(path, flags), sorted((e.name, e.stat().st_size) for e in os.scandir(where))))
+                sides.append((side(path, flags), sorted((d, name, os.stat(os.path.join(d_path, name)).st_size)
+                                                        for d in ("1", "2") for d_path in (os.path.join(where, d),)
+                                                        for name in os.listdir(d_path))))
         (theirs, their_files), (ours, our_files) = sides
         for what in theirs:
             equal(f"seed {seed} {what}", ours[what], theirs[what])
@@ -182,10 +185,37 @@ def random_check(seed, name, size_gb, policy, more, step):
     CHECKS.append(one)
 
 
-FS = ["--l2-adapter", '{"type":"fs","base_path":"<L2DIR>"}']
-VARIANTS = [("l1", "0.0009765625", "LRU", [], 0.004), ("oom", "0.00006103515625", "noop", [], 0.004),
-            ("fs", "0.0009765625", "noop", FS, 0.05), ("skip", "0.0009765625", "noop", FS + ["--l2-store-policy", "skip_l1"], 0.05),
-            ("retain", "0.000244140625", "noop", FS + ["--l2-prefetch-policy", "retain", "--l2-store-policy", "skip_l1"], 0.05)]
+FS = ["--l2-adapter", '{"type":"fs","base_path":"<L2DIR>/1"}']
+TWO = FS + ["--l2-adapter", '{"type":"fs","base_path":"<L2DIR>/2"}']
+SKIP, RETAIN = ["--l2-store-policy", "skip_l1"], ["--l2-prefetch-policy", "retain"]
+MIB = "0.0009765625"
+
+
+def mock(more=""):
+    """Never full: what doesn't fit is skipped in silence there, and no-space here (storage-manager.md 10.2)."""
+    return ["--l2-adapter", '{"type":"mock","max_size_gb":0.001953125,"mock_bandwidth_gb":1000%s}' % more]
+
+
+# name, --l1-size-gb, policy of L1, further flags, seconds between records, what the traces have (see random_trace.py)
+VARIANTS = [
+    ("l1", MIB, "LRU", [], 0.004, {}),
+    ("oom", "0.00006103515625", "noop", [], 0.004, {}),
+    ("fs", MIB, "noop", FS, 0.05, {}),
+    ("skip", MIB, "noop", FS + SKIP, 0.05, {}),
+    ("retain", "0.000244140625", "noop", FS + RETAIN + SKIP, 0.05, {}),
+]
+MORE_VARIANTS = [
+    ("odd", MIB, "noop", [], 0.004, {"odd": 0.2, "empty": 0.1, "zero": True, "models": True, "twice": True, "twice_in_prefetch": True}),
+    ("ttl", MIB, "noop", ["--l1-read-ttl-seconds", "1", "--l1-write-ttl-seconds", "1"], 0.0488, {"models": True}),
+    ("evict", "0.00006103515625", "LRU", [], 0.01, {"bursts": 12}),
+    ("arc", "0.00006103515625", "ARC", ["--eviction-ratio", "0.4", "--eviction-trigger-watermark", "0.5"], 0.01, {"bursts": 12}),
+    ("two", MIB, "noop", TWO + SKIP, 0.06, {"models": True, "odd": 0.1, "empty": 0.1}),
+    ("long", "0.00048828125", "noop", FS + SKIP, 0.08, {"long": True}),
+    ("nolock", "0.000244140625", "noop", FS + RETAIN + SKIP, 0.05, {"no_lock": 0.6, "zero": True}),
+    ("mock", MIB, "noop", mock() + SKIP, 0.05, {"models": True}),
+    ("mockevict", MIB, "noop", mock(',"eviction":{"eviction_policy":"LRU","trigger_watermark":0.01,"eviction_ratio":0.3}') + SKIP, 0.05,
+     {"bursts": 8}),
+]
 
 
 @check
@@ -266,7 +296,7 @@ def main():
     options = parser.parse_args()
     first, _, last = options.seeds.partition("..")
     for seed in range(int(first), int(last or first) + 1):
-        for variant in VARIANTS:
+        for variant in VARIANTS + MORE_VARIANTS:
             random_check(seed, *variant)
     passed = failed = 0
     for function in CHECKS:
