@@ -161,30 +161,40 @@ for golden in ("tiny", "basic", "groups", "mix"):
                  [x for x in golden_flags if x not in ("--shm-name", "")])
 
 
-def random_check(seed, name, size_gb, policy, more, step, shape=None):
-    """A random trace, paced so slowly that LMCache's background work is done between two calls."""
+def compare_random(seed, size_gb, policy, more, step, shape):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, f"random-{seed}.lct")
+        random_trace.write(path, seed, 60, step, shape)
+        sides = []
+        for side in (peer_replay, our_replay):
+            where = os.path.join(folder, side.__name__)
+            for name in ("1", "2"):
+                os.makedirs(os.path.join(where, name))
+            flags = ["--l1-size-gb", size_gb, "--eviction-policy", policy, "--no-l1-use-lazy",
+                     *[x.replace("<L2DIR>", where) for x in more]]
+            sides.append((side(path, flags), sorted((name, e.name, e.stat().st_size) for name in ("1", "2")
+                                                    for e in os.scandir(os.path.join(where, name)))))
+    (theirs, their_files), (ours, our_files) = sides
+    for what in theirs:
+        equal(f"seed {seed} {what}", ours[what], theirs[what])
+    equal(f"seed {seed} files", our_files, their_files)
+
+
+def random_check(seed, name, size_gb, policy, more, step, shape):
+    """
+    A random trace, paced so slowly that LMCache's background work is done between two calls. On a busy machine it isn't always:
+    what differs is looked at once more, with more time where the trace isn't tied to seconds. A real difference stays.
+    """
     def one():
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, f"random-{seed}.lct")
-            random_trace.write(path, seed, 60, step, shape)
-            sides = []
-            for side in (peer_replay, our_replay):
-                where = os.path.join(folder, side.__name__)
-                for name in ("1", "2"):
-                    os.makedirs(os.path.join(where, name))
-                flags = ["--l1-size-gb", size_gb, "--eviction-policy", policy, "--no-l1-use-lazy",
-                         *[x.replace("<L2DIR>", where) for x in more]]
-                sides.append((side(path, flags), sorted((d, name, os.stat(os.path.join(d_path, name)).st_size)
-                                                        for d in ("1", "2") for d_path in (os.path.join(where, d),)
-                                                        for name in os.listdir(d_path))))
-        (theirs, their_files), (ours, our_files) = sides
-        for what in theirs:
-            equal(f"seed {seed} {what}", ours[what], theirs[what])
-        equal(f"seed {seed} files", our_files, their_files)
+        try:
+            compare_random(seed, size_gb, policy, more, step, shape)
+        except AssertionError:
+            compare_random(seed, size_gb, policy, more, step if name in TIED_TO_SECONDS else 3 * step, shape)
     one.__name__ = f"random_{name}_{seed}"
     CHECKS.append(one)
 
 
+TIED_TO_SECONDS = ("ttl", "evict", "arc", "mockevict")
 FS = ["--l2-adapter", '{"type":"fs","base_path":"<L2DIR>/1"}']
 TWO = FS + ["--l2-adapter", '{"type":"fs","base_path":"<L2DIR>/2"}']
 SKIP, RETAIN = ["--l2-store-policy", "skip_l1"], ["--l2-prefetch-policy", "retain"]
