@@ -283,6 +283,33 @@ missing_capability (const LmtJson *scenario, guint32 capabilities)
   return NULL;
 }
 
+/* An adapter whose objects cost a slot each: usage isn't the sum of their lengths, and none is longer than a slot. */
+static const char *
+beyond_slots (const LmtJson *scenario, guint64 slot_bytes)
+{
+  const LmtJson *buffers = lmt_json_get_member (scenario, "buffers"), *steps = lmt_json_get_member (scenario, "steps");
+  for (guint i = 0; buffers != NULL && i < lmt_json_get_length (buffers); i++)
+    if (kit_scenario_get_number (lmt_json_get_member_value (buffers, i), "size") > slot_bytes)
+      return "larger objects";
+  for (guint i = 0; i < lmt_json_get_length (steps); i++)
+    {
+      const LmtJson *step = lmt_json_get_element (steps, i);
+      if (g_strcmp0 (kit_scenario_get_text (step, "op"), "usage") == 0 && lmt_json_get_member (step, "require") != NULL)
+        return "usage by length";
+    }
+  return NULL;
+}
+
+/* A device's capacity is what it is: only where a key sets it can a scenario ask for less. */
+static gboolean
+takes_capacity (KitCheck *check, const LmtJson *scenario)
+{
+  guint64 capacity = kit_scenario_get_number (lmt_json_get_member (scenario, "options"), "capacity_bytes");
+  g_autoptr (LmtL2Config) config = capacity > 0 ? lmt_l2_config_parse (check->registry, check->json, 1, NULL) : NULL;
+  g_autofree char *json = config != NULL ? lmt_l2_config_with_capacity (config, capacity) : NULL;
+  return capacity == 0 || json != NULL;
+}
+
 static gboolean
 ask_adapter (KitCheck *check, guint *n_objects, char **why)
 {
@@ -377,6 +404,10 @@ kit_scenario_run (KitCheck *check, const char *path, char **name, char **why)
   if (!ask_adapter (check, &n_objects, why))
     return KIT_FAILED;
   const char *missing = missing_capability (scenario, check->info.capabilities);
+  if (missing == NULL && !takes_capacity (check, scenario))
+    missing = "a key that sets the capacity";
+  if (missing == NULL && check->info.charge_bytes > 0)
+    missing = beyond_slots (scenario, check->info.charge_bytes);
   if (missing != NULL)
     {
       *why = g_strdup (missing);

@@ -131,6 +131,92 @@ class OutOfTree(unittest.TestCase):
         for word in ("level demo-mq", "qualname Mq.push", "qualname Mq.pop", "--mq-depth", "default 2", "range 1..1000"):
             self.assertIn(word, listed)
 
+    # The copy under the staging root doesn't know that it was moved: it is told where its own plugins are.
+    @property
+    def kit_env(self):
+        return dict(self.env, LMTRACE_PLUGIN_PATH=str(self.libdir / "lmtrace-1" / "plugins"), LMTRACE_CONFIG="/dev/null")
+
+    def run_kit(self, *args):
+        return subprocess.run([self.lmtrace, *map(str, args)], capture_output=True, text=True, env=self.kit_env, check=False, timeout=240)
+
+    def new_plugin(self, kind, name):
+        folder = self.work / ("new-" + kind)
+        done = self.run_kit("new-plugin", kind, name, folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(sorted(done.stdout.split()), sorted(str(p) for p in folder.iterdir()))
+        for path in folder.iterdir():
+            self.assertNotRegex(path.read_text(), "@[Nn][Aa][Mm][Ee]@", path)
+        return folder
+
+    def make(self, folder, *targets, warnings="-Wall -Wextra -Werror -Wno-unused-parameter"):
+        if SANITIZE != "none":
+            warnings += " -fsanitize=" + SANITIZE
+        env = dict(self.kit_env, CC=" ".join(CC), CFLAGS="-O1 " + warnings, LMTRACE=self.lmtrace)
+        done = subprocess.run(["make", "-C", str(folder), *targets], capture_output=True, text=True, check=False, env=env, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_4_template_of_an_adapter(self):
+        folder = self.new_plugin("l2", "my-disk")
+        out = self.make(folder)
+        out = self.make(folder, "check")
+        lines = [line for line in out.split("\n") if line.startswith(("ok ", "not ok ", "skip "))]
+        self.assertEqual([line for line in lines if line.startswith("not ok")], [])
+        # What it claims is really looked at: only what needs a medium that lasts, or a hook into it, may be left out.
+        self.assertEqual({line.split("needs ")[1] for line in lines if line.startswith("skip")}, {"persist", "tamper"})
+        self.assertGreaterEqual(sum(line.startswith("ok ") for line in lines), 38)
+        done = self.run_kit("--plugin-dir", folder, "bench-adapter", "--count", "200", "--size", "4096", "--working-set", "64KiB",
+                                "--json", '{"type":"my-disk"}')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        metrics = json.loads(done.stdout)["metrics"]
+        self.assertEqual(metrics["store"]["ops"] + metrics["load"]["ops"], 200)
+        exports = subprocess.run(["nm", "-D", "--defined-only", str(folder / "lmt-l2-my-disk.so")], capture_output=True, text=True,
+                                 check=True).stdout.split()
+        self.assertEqual([name for name in exports if name.startswith(("lmt_", "my_"))], ["lmt_plugin_get"])
+
+    def test_5_template_of_a_level(self):
+        folder = self.new_plugin("level", "requests")
+        out = self.make(folder, "check")
+        self.assertIn("  requests:\n    calls: 3\n    bytes: 60\n", out)
+        self.assertIn(" Requests ", out)
+
+    def test_6_template_of_a_command(self):
+        folder = self.new_plugin("command", "count-letters")
+        self.assertRegex(self.make(folder, "check"), r"three: +5\n")
+        done = self.run_kit("--plugin-dir", folder, "count-letters", "--times", "2", "--json", "four")
+        self.assertEqual(json.loads(done.stdout)["metrics"]["words"], {"four": 8})
+        self.assertIn("\n  count-letters ", self.run_kit("--plugin-dir", folder, "--help").stdout)
+
+    @unittest.skipIf(SANITIZE != "none", "the folders' own meson.build knows no sanitizers")
+    def test_7_templates_with_meson(self):
+        for kind, file in (("l2", "lmt-l2-x9.so"), ("level", "lmt-level-x9.so"), ("command", "lmt-cmd-x9.so")):
+            folder = self.work / ("meson-" + kind)
+            self.assertEqual(self.run_kit("new-plugin", kind, "x9", folder).returncode, 0)
+            env = dict(self.kit_env, CC=" ".join(CC))
+            for step in ([*shlex.split(MESON), "setup", str(folder / "build"), str(folder)], ["ninja", "-C", str(folder / "build")]):
+                done = subprocess.run(step, capture_output=True, text=True, check=False, env=env, timeout=120)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("x9", self.run_kit("--no-default-plugins", "--plugin-dir", folder / "build", "list-plugins").stdout)
+            self.assertTrue((folder / "build" / file).exists())
+
+    def test_8_new_plugin_refuses(self):
+        taken = self.work / "taken"
+        taken.mkdir()
+        (taken / "Makefile").write_text("mine")
+        done = self.run_kit("new-plugin", "l2", "taken", taken)
+        self.assertEqual((done.returncode, done.stdout, done.stderr),
+                         (2, "", f"lmtrace: {taken}: cannot make the folder: File exists: nothing is overwritten\n"))
+        self.assertEqual(((taken / "Makefile").read_text(), len(list(taken.iterdir()))), ("mine", 1))
+        for words, text in ((("l3", "x"), 'KIND: expected l2, level or command, found "l3"'), (("l2", "My Disk"), "NAME: expected a small letter"),
+                            (("l2", "../x"), "NAME: expected a small letter"), (("l2", "x", "/nowhere/x"), "/nowhere/x: cannot make the folder")):
+            done = self.run_kit("new-plugin", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(text, done.stderr)
+
+    def test_9_check_finds_its_scenarios(self):
+        done = self.run_kit("check-adapter", '{"type":"null"}', "--only", "lookup-missing")
+        self.assertEqual((done.returncode, done.stdout), (0, "ok lookup-missing\n1 passed, 0 failed, 0 not applicable\n"))
+
 
 if __name__ == "__main__":
     unittest.main()

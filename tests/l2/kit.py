@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""check-adapter and bench-adapter on adapters of the tests' own: what S3 and raw NVMe will do at the border, and one that breaks its rules."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PLUGINS = sys.argv.pop(1)
+LMTRACE = os.environ["LMT_LMTRACE"]
+
+
+def lmtrace(*words, timeout=200):
+    return subprocess.run([LMTRACE, "--plugin-dir", PLUGINS, *words], capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def metrics(done):
+    return json.loads(done.stdout)["metrics"]
+
+
+class Contract(unittest.TestCase):
+    """The border serves what comes next without a change."""
+
+    def check(self, config, passed, skipped):
+        done = lmtrace("check-adapter", "--json", json.dumps(config))
+        found = metrics(done)
+        bad = [line for line in found["scenarios"] if line["result"] == "not ok"]
+        self.assertEqual((done.returncode, bad), (0, []))
+        self.assertGreaterEqual(found["passed"], passed)
+        self.assertEqual({line["needs"] for line in found["scenarios"] if line["result"] == "skip"}, skipped)
+        return found
+
+    def test_worker_threads_and_parts(self):
+        found = self.check({"type": "dummy-s3", "part_bytes": 5000, "depth": 7}, 41, {"persist", "tamper"})
+        self.assertEqual((found["plugin"]["name"], found["plugin"]["version"], found["plugin"]["abi"]), ("l2-dummy-s3", "0.1.0", 1))
+        self.assertEqual((found["adapter"], found["depth"]), ("dummy-s3", 7))
+        self.assertEqual(found["capabilities"], ["keep", "data", "delete", "capacity"])
+        self.assertEqual(found["passed"] + found["not_applicable"], len(found["scenarios"]))
+
+    def test_slots_and_pieces(self):
+        found = self.check({"type": "dummy-nvme"}, 26, {"persist", "tamper", "a key that sets the capacity", "usage by length", "larger objects"})
+        self.assertEqual((found["buffer_align_bytes"], found["charge_bytes"]), (4096, 524288))
+
+    def test_large_objects(self):
+        # 64 MiB in parts of 8 MiB; 3 MiB in pieces of 504 KiB out of registered memory
+        done = lmtrace("bench-adapter", "--json", "--count", "12", "--size", "64MiB", "--working-set", "128MiB", "--depth", "2", '{"type":"dummy-s3"}')
+        found = metrics(done)
+        self.assertEqual((done.returncode, found["store"]["errors"], found["load"]["wrong_objects"]), (0, 0, 0))
+        self.assertEqual(found["store"]["ops"] + found["load"]["ops"], 12)
+        done = lmtrace("bench-adapter", "--json", "--count", "60", "--size", "3000KiB", "--working-set", "30MiB", "--depth", "4",
+                       '{"type":"dummy-nvme","slots":40,"slot_bytes":3145728}')
+        found = metrics(done)
+        self.assertEqual((done.returncode, found["store"]["errors"], found["load"]["wrong_objects"]), (0, 0, 0))
+        self.assertGreater(found["load"]["ops"], 10)
+
+
+class Naughty(unittest.TestCase):
+    """Detected, named, counted; never a crash, never a hang."""
+
+    def check(self, how, only, code, pattern):
+        done = lmtrace("check-adapter", json.dumps({"type": "naughty", "how": how}), "--only", only)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, pattern)
+        return done
+
+    def test_good(self):
+        done = self.check("good", "[d-u]*", 0, r"\d+ passed, 0 failed")
+        self.assertIn("ok store-lookup-load-delete\n", done.stdout)
+
+    def test_late_is_no_fault(self):
+        self.check("late", "store-lookup-load-delete", 0, "^ok store-lookup-load-delete\n")
+
+    def test_twice(self):
+        self.check("twice", "store-lookup-load-delete", 1,
+                   r"^not ok store-lookup-load-delete: expected each io back once and with a result, found \d+ that were not: "
+                   r"naughty: io \d+ \(store\): handed back twice\n")
+
+    def test_foreign(self):
+        self.check("foreign", "store-lookup-load-delete", 1, r"naughty: an io was handed back that was never submitted\n")
+
+    def test_unsubmitted(self):
+        self.check("unsubmitted", "store-lookup-load-delete", 1, r"found \d+ that were not: naughty: ")
+
+    def test_bad_code(self):
+        self.check("badcode", "load-beyond-depth", 1, r"^not ok load-beyond-depth: store of object 0 \(\d+ bytes\): expected ok, found io\n")
+
+    def test_errors(self):
+        self.check("error", "store-lookup-load-delete", 1, r"^not ok store-lookup-load-delete: step \d+ \(wait\): expected .*\"code\":\"IO\"")
+
+    def test_never(self):
+        done = self.check("never", "store-lookup-load-delete", 1, r"^not ok store-lookup-load-delete: step \d+ \(wait\): expected .*\"timeout\":true")
+        self.assertTrue(done.stdout.endswith("0 passed, 1 failed, 0 not applicable\n"))
+
+    def test_wrong_sizes(self):
+        for how in ("short", "toolong"):
+            self.check(how, "load-mixed-sizes", 1, r"^not ok load-mixed-sizes: load of object \d+ \(\d+ bytes\): expected ok, found data\n")
+
+    def test_past_the_buffer(self):
+        self.check("past", "load-mixed-sizes", 1, r"^not ok load-mixed-sizes: load of object \d+: expected nothing past the buffer's end, found it written\n")
+
+    def test_wrong_bytes(self):
+        self.check("wrongbytes", "load-mixed-sizes", 1, r"^not ok load-mixed-sizes: load of object \d+ \(\d+ bytes\): expected its bytes, found others from byte \d+\n")
+
+    def test_forgets(self):
+        self.check("forgets", "load-mixed-sizes", 1, r"^not ok load-mixed-sizes: lookup of object \d+ \(\d+ bytes\): expected ok, found not-found\n")
+
+    def test_leak(self):
+        self.check("leak", "leak-reopen", 1, r"^not ok leak-reopen: expected \d+ descriptors after 16 opens and closes, found \d+\n")
+
+    def test_no_word_of_submit(self):
+        self.check("strange", "store-lookup-load-delete", 1, r"^not ok store-lookup-load-delete: step \d+ \(wait\): ")
+
+    def test_bench_counts(self):
+        words = ("bench-adapter", "--json", "--count", "100", "--size", "4KiB", "--working-set", "64KiB")
+        done = lmtrace(*words, '{"type":"naughty","how":"error"}')
+        self.assertEqual((done.returncode, metrics(done)["store"]["codes"]), (1, {"io": metrics(done)["store"]["ops"]}))
+        done = lmtrace(*words, '{"type":"naughty","how":"wrongbytes"}')
+        self.assertEqual(done.returncode, 0)  # one bit in the middle of a page isn't looked at
+        done = lmtrace(*words, '{"type":"naughty","how":"twice"}')
+        self.assertGreater(metrics(done)["run"]["protocol_errors"], 0)
+        self.assertIn("handed back twice", done.stderr)
+
+
+class Bench(unittest.TestCase):
+    def test_kinds(self):
+        words = ("bench-adapter", "--json", "--count", "300", "--size", "8KiB", "--working-set", "256KiB", "--seed", "3")
+        found = metrics(lmtrace(*words, "--read", "100%", '{"type":"dram"}'))
+        self.assertEqual((found["store"]["ops"], found["load"]["ops"], found["load"]["bytes"]), (0, 300, 300 * 8192))
+        found = metrics(lmtrace(*words, "--read", "0", '{"type":"dram"}'))
+        self.assertEqual((found["store"]["ops"], found["load"]["ops"], found["store"]["bytes"]), (300, 0, 300 * 8192))
+        self.assertGreaterEqual(found["delete"]["ops"], 300 - 32)  # the working set stays as large as asked
+        found = metrics(lmtrace(*words, '{"type":"null"}'))
+        self.assertEqual(found["load"]["codes"], {"not-found": found["load"]["ops"]})
+        # Same seed, same draw.
+        self.assertEqual(metrics(lmtrace(*words, '{"type":"dram"}'))["load"]["ops"], metrics(lmtrace(*words, '{"type":"dram"}'))["load"]["ops"])
+
+    def test_queue_and_depth(self):
+        # 2 ms each, no more than two at a time in the adapter: eight in flight wait in the core
+        found = metrics(lmtrace("bench-adapter", "--json", "--count", "64", "--size", "4KiB", "--working-set", "64KiB", "--read", "100%",
+                                '{"type":"dram","latency_us":2000,"depth":2}'))
+        self.assertLessEqual(found["run"]["depth_max"], 2)
+        self.assertGreater(found["load"]["queue"]["p50_ms"], found["load"]["service"]["p50_ms"])
+        self.assertGreaterEqual(found["load"]["service"]["p50_ms"], 2)
+
+    def test_keep(self):
+        folder = tempfile.mkdtemp(prefix="lmt-kit-")
+        self.addCleanup(shutil.rmtree, folder)
+        config = json.dumps({"type": "fs", "base_path": folder + "/kv", "sync": "none"})
+        words = ("bench-adapter", "--count", "40", "--size", "4KiB", "--working-set", "64KiB")
+        self.assertEqual(lmtrace(*words, config).returncode, 0)
+        self.assertEqual([n for n in os.listdir(folder + "/kv") if not n.startswith(".lmt")], [])
+        self.assertEqual(lmtrace(*words, "--keep", config).returncode, 0)
+        self.assertGreater(len(os.listdir(folder + "/kv")), 10)
+        # Its medium isn't empty any more: nobody's objects are deleted for a check.
+        done = lmtrace("check-adapter", config)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("expected a medium without objects, found", done.stderr)
+
+    def test_model_out(self):
+        folder = tempfile.mkdtemp(prefix="lmt-kit-")
+        self.addCleanup(shutil.rmtree, folder)
+        path = folder + "/table.json"
+        done = lmtrace("bench-adapter", "--model-out", path, "--count", "30", "--size", "64KiB", "--depth", "4", "--working-set", "1MiB",
+                       '{"type":"dram","latency_us":500}')
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(path, encoding="utf-8") as file:
+            table = json.load(file)
+        self.assertEqual(list(table), ["schema", "load", "store", "lookup", "delete"])
+        self.assertEqual(table["schema"], "lmtrace/l2-model/1")
+        limits = [(row["max_bytes"], row["max_depth"]) for row in table["load"]]
+        self.assertEqual(limits, [(size, depth) for size in (4096, 16384, None) for depth in (1, 2, None)])
+        for row in table["load"] + table["store"] + table["lookup"] + table["delete"]:
+            self.assertEqual((len(row["us"]), row["us"]), (7, sorted(row["us"])))
+        self.assertGreaterEqual(table["load"][0]["us"][0], 500)
+
+    def test_refusals(self):
+        for words, text in (((("--size", "1MiB", "--working-set", "4KiB", '{"type":"null"}')), "--working-set: expected at least one object"),
+                            (('{"type":"nosuch"}',), "unknown adapter type 'nosuch'"), (("--read", "150%", '{"type":"null"}'), "--read: expected"),
+                            (("--model-out", "/nowhere/x.json", '{"type":"null"}'), "/nowhere"), ((), "expected at least 1 operand")):
+            done = lmtrace("bench-adapter", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(text, done.stderr)
+        done = lmtrace("check-adapter", '{"type":"null"}', "--only", "nothing-of-that-name")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        done = lmtrace("check-adapter", '{"type":"null"}', "--scenarios", "/nowhere/at/all")
+        self.assertEqual(done.returncode, 2)
+        self.assertTrue(re.match("lmtrace: /nowhere/at/all: expected scenario files, found", done.stderr))
+
+
+if __name__ == "__main__":
+    unittest.main()
