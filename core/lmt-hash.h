@@ -26,4 +26,7 @@ gint64 lmt_fill_check (guint64 seed, gconstpointer data, gsize size);
 /* Seed of a key's pattern: first 8 bytes, little endian, of SHA-256 of its wire key (cli.md 3.1 --payload). */
 guint64 lmt_fill_seed_for_wire_key (const char *wire, gsize len);
 
+/* BLAKE2b (RFC 7693) without key, @digest_len of 1 to 64 bytes. */
+void lmt_blake2b (gconstpointer data, gsize len, guint8 *digest, gsize digest_len);
+
 G_END_DECLS

@@ -14,7 +14,11 @@ struct _LmtL2Config
   gpointer config; /* the plugin's struct */
   char *type;
   char *json;
+  char *where; /* `--l2-adapter #1`, or `--l2-adapter #1 ('fault'): inner` */
   guint number;
+  gboolean is_inner;
+  LmtL2Config *inner; /* of the option flagged LMT_OPTION_ADAPTER */
+  double io_timeout_s;
   gboolean shared;
   gboolean persist;
   LmtL2Eviction eviction;
@@ -22,7 +26,7 @@ struct _LmtL2Config
 
 /* Keys every adapter has (l2-adapters.md 3); the core reads them, the plugin's table has the rest. */
 static const char *const common_keys[]
-    = { "type", "shared", "persist_enabled", "eviction", "serde", "affinity_tag", "per_op_workers", NULL };
+    = { "type", "shared", "persist_enabled", "eviction", "serde", "affinity_tag", "per_op_workers", "io_timeout_s", NULL };
 static const char *const eviction_keys[] = { "eviction_policy", "trigger_watermark", "eviction_ratio", NULL };
 
 void
@@ -30,8 +34,10 @@ lmt_l2_config_free (LmtL2Config *config)
 {
   if (config == NULL)
     return;
+  lmt_l2_config_free (config->inner);
   lmt_options_free (config->options);
   g_free (config->config);
+  g_free (config->where);
   g_free (config->type);
   g_free (config->json);
   g_clear_object (&config->registry);
@@ -121,6 +127,39 @@ read_eviction (LmtL2Config *config, const LmtJson *json, const char *prefix, GEr
          && read_share (eviction, "eviction_ratio", prefix, &config->eviction.ratio, error);
 }
 
+/* An inner one would be read and have no effect, as upstream (l2-adapters.md 8, I1). */
+static gboolean
+refuse_inner (const LmtL2Config *config, const LmtJson *json, const char *prefix, GError **error)
+{
+  static const char *const keys[] = { "eviction", "serde", "io_timeout_s" };
+  for (guint i = 0; config->is_inner && i < G_N_ELEMENTS (keys); i++)
+    {
+      const LmtJson *member = lmt_json_get_member (json, keys[i]);
+      if (member == NULL || lmt_json_get_type (member) == LMT_JSON_NULL)
+        continue;
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: %s: expected none, found one: only the outer adapter's acts", prefix,
+                   keys[i]);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+/* In seconds; LMCache has no such key and ignores it. */
+static gboolean
+read_io_timeout (LmtL2Config *config, const LmtJson *json, const char *prefix, GError **error)
+{
+  const LmtJson *member = lmt_json_get_member (json, "io_timeout_s");
+  if (member == NULL)
+    return TRUE;
+  LmtJsonType type = lmt_json_get_type (member);
+  gboolean number = type == LMT_JSON_INT || type == LMT_JSON_UINT || type == LMT_JSON_DOUBLE;
+  if (number)
+    config->io_timeout_s = lmt_json_get_double (member);
+  if (!number || !(config->io_timeout_s == 0 || (config->io_timeout_s >= 1e-6 && config->io_timeout_s <= 1e6)))
+    return fail (error, prefix, "io_timeout_s", "0, or seconds from 1e-6 to 1e6", member);
+  return TRUE;
+}
+
 static gboolean
 read_serde (LmtL2Config *config, const LmtJson *json, const char *prefix, GError **error)
 {
@@ -133,16 +172,16 @@ read_serde (LmtL2Config *config, const LmtJson *json, const char *prefix, GError
   if (type == NULL || lmt_json_get_type (type) != LMT_JSON_STRING)
     return fail (error, prefix, "serde", "an object with a string \"type\"", serde);
   /* An object written through another serde loads as garbage upstream (S1): never in silence. */
-  g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED,
-               "--l2-adapter #%u (%s): serde: expected none, found \"%s\": no plugin offers it", config->number, config->type,
-               lmt_json_get_string (type));
+  g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "%s (%s): serde: expected none, found \"%s\": no plugin offers it",
+               config->where, config->type, lmt_json_get_string (type));
   return FALSE;
 }
 
 static gboolean
 read_common (LmtL2Config *config, const LmtJson *json, const char *prefix, GError **error)
 {
-  if (!read_bool (json, "shared", prefix, &config->shared, error)
+  if (!refuse_inner (config, json, prefix, error) || !read_io_timeout (config, json, prefix, error)
+      || !read_bool (json, "shared", prefix, &config->shared, error)
       || !read_bool (json, "persist_enabled", prefix, &config->persist, error) || !read_eviction (config, json, prefix, error)
       || !read_serde (config, json, prefix, error))
     return FALSE;
@@ -178,7 +217,7 @@ lmt_l2_config_get_capacity (const LmtL2Config *config)
 {
   const LmtOption *option = capacity_option (config);
   if (option == NULL)
-    return 0;
+    return config->inner != NULL ? lmt_l2_config_get_capacity (config->inner) : 0;
   gconstpointer at = (const char *)config->config + option->offset;
   if (option->type != LMT_OPTION_TYPE_DOUBLE)
     return *(const guint64 *)at;
@@ -204,12 +243,11 @@ check_capacity (const LmtL2Config *config, const char *prefix, GError **error)
 }
 
 static gboolean
-refuse_python (const char *type, guint number, GError **error)
+refuse_python (const char *type, const char *where, GError **error)
 {
   if (strcmp (type, "plugin") != 0 && strcmp (type, "native_plugin") != 0)
     return TRUE;
-  g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED,
-               "--l2-adapter #%u ('%s'): plugin: needs LMCache; lmtrace loads .so files, see --plugin", number, type);
+  g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "%s: plugin: needs LMCache; lmtrace loads .so files, see --plugin", where);
   return FALSE;
 }
 
@@ -219,22 +257,49 @@ find_type (LmtL2Config *config, const LmtJson *json, GError **error)
   const LmtJson *type = lmt_json_get_member (json, "type");
   if (type == NULL)
     {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--l2-adapter #%u: missing 'type' field", config->number);
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: missing 'type' field", config->where);
       return FALSE;
     }
   if (lmt_json_get_type (type) != LMT_JSON_STRING || strlen (lmt_json_get_string (type)) != lmt_json_get_string_len (type))
-    {
-      g_autofree char *prefix = g_strdup_printf ("--l2-adapter #%u", config->number);
-      return fail (error, prefix, "type", "a string", type);
-    }
+    return fail (error, config->where, "type", "a string", type);
   config->type = g_strdup (lmt_json_get_string (type));
-  if (!refuse_python (config->type, config->number, error))
+  g_autofree char *prefix = g_strdup_printf ("%s ('%s')", config->where, config->type);
+  if (!refuse_python (config->type, prefix, error))
     return FALSE;
   config->ops = lmt_registry_get_l2 (config->registry, config->type, error);
   if (config->ops != NULL)
     return TRUE;
-  g_prefix_error (error, "--l2-adapter #%u: ", config->number);
+  g_prefix_error (error, "%s: ", config->where);
   return FALSE;
+}
+
+static LmtL2Config *parse (LmtRegistry *registry, const char *json_text, guint number, const char *where, gboolean is_inner,
+                           GError **error);
+
+static const LmtOption *
+inner_option (const LmtL2Config *config)
+{
+  for (const LmtOption *option = config->ops->options; option != NULL && option->type != LMT_OPTION_END_MARK; option++)
+    if ((option->flags & LMT_OPTION_ADAPTER) != 0)
+      return option;
+  return NULL;
+}
+
+/* A wrapper's adapter is read with it: what is wrong there is said before anything is opened. */
+static gboolean
+read_inner (LmtL2Config *config, const LmtJson *json, const char *prefix, GError **error)
+{
+  const LmtOption *option = inner_option (config);
+  const LmtJson *member = option != NULL ? lmt_json_get_member (json, option->name) : NULL;
+  if (member == NULL)
+    return TRUE;
+  g_autofree char *text = lmt_json_to_text (member, LMT_JSON_STYLE_COMPACT, FALSE);
+  g_autofree char *where = g_strdup_printf ("%s: %s", prefix, option->name);
+  config->inner = parse (config->registry, text, config->number, where, TRUE, error);
+  if (config->inner == NULL)
+    return FALSE;
+  config->shared |= config->inner->shared;
+  return TRUE;
 }
 
 static gboolean
@@ -243,19 +308,19 @@ read_object (LmtL2Config *config, const LmtJson *json, GError **error)
   const char *repeated = lmt_json_get_repeated (json);
   if (repeated != NULL)
     {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--l2-adapter #%u: %s: expected the key once, found it twice",
-                   config->number, repeated);
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: %s: expected the key once, found it twice", config->where, repeated);
       return FALSE;
     }
   if (!find_type (config, json, error))
     return FALSE;
-  g_autofree char *prefix = g_strdup_printf ("--l2-adapter #%u ('%s')", config->number, config->type);
+  g_autofree char *prefix = g_strdup_printf ("%s ('%s')", config->where, config->type);
   config->config = g_malloc0 (MAX (config->ops->config_size, 1));
   config->options = lmt_options_new ();
   if (config->ops->options != NULL)
     lmt_options_add_table (config->options, config->ops->options, config->config);
   if (!lmt_options_parse_json (config->options, config->json, common_keys, prefix, error)
-      || !read_common (config, json, prefix, error) || !check_capacity (config, prefix, error))
+      || !read_common (config, json, prefix, error) || !check_capacity (config, prefix, error)
+      || !read_inner (config, json, prefix, error))
     return FALSE;
   if (config->ops->check != NULL && !config->ops->check (config->config, config->type, error))
     {
@@ -265,31 +330,47 @@ read_object (LmtL2Config *config, const LmtJson *json, GError **error)
   return TRUE;
 }
 
-LmtL2Config *
-lmt_l2_config_parse (LmtRegistry *registry, const char *json_text, guint number, GError **error)
+static LmtL2Config *
+parse (LmtRegistry *registry, const char *json_text, guint number, const char *where, gboolean is_inner, GError **error)
 {
-  g_return_val_if_fail (LMT_IS_REGISTRY (registry) && json_text != NULL, NULL);
   g_autoptr (GError) why = NULL;
   g_autoptr (LmtJson) json = lmt_json_parse (json_text, -1, &why);
   if (json == NULL)
     {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_JSON, "Invalid JSON for --l2-adapter #%u: %s", number, why->message);
+      g_set_error (error, LMT_ERROR, LMT_ERROR_JSON, "Invalid JSON for %s: %s", where, why->message);
       return NULL;
     }
   if (lmt_json_get_type (json) != LMT_JSON_OBJECT)
     {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--l2-adapter #%u: expected a JSON object, got %s", number,
-                   lmt_json_type_name (json));
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected a JSON object, got %s", where, lmt_json_type_name (json));
       return NULL;
     }
   g_autoptr (LmtL2Config) config = g_new0 (LmtL2Config, 1);
   config->registry = g_object_ref (registry);
   config->json = g_strdup (json_text);
+  config->where = g_strdup (where);
   config->number = number;
+  config->is_inner = is_inner;
   config->persist = TRUE;
   config->eviction.watermark = 0.8;
   config->eviction.ratio = 0.2;
   return read_object (config, json, error) ? g_steal_pointer (&config) : NULL;
+}
+
+LmtL2Config *
+lmt_l2_config_parse (LmtRegistry *registry, const char *json_text, guint number, GError **error)
+{
+  g_return_val_if_fail (LMT_IS_REGISTRY (registry) && json_text != NULL, NULL);
+  g_autofree char *where = g_strdup_printf ("--l2-adapter #%u", number);
+  return parse (registry, json_text, number, where, FALSE, error);
+}
+
+/* What a wrapper opens as its inner adapter. */
+LmtL2Config *
+lmt_l2_config_parse_inner (const LmtL2Config *outer, const char *json_text, GError **error)
+{
+  g_autofree char *where = g_strdup_printf ("%s ('%s'): inner", outer->where, outer->type);
+  return parse (outer->registry, json_text, outer->number, where, TRUE, error);
 }
 
 /* -------- asked -------- */
@@ -336,6 +417,12 @@ lmt_l2_config_get_ops (const LmtL2Config *config)
   return config->ops;
 }
 
+gint64
+lmt_l2_config_get_io_timeout_ns (const LmtL2Config *config)
+{
+  return (gint64)(config->io_timeout_s * 1e9);
+}
+
 gconstpointer
 lmt_l2_config_get_struct (const LmtL2Config *config)
 {
@@ -362,7 +449,13 @@ char *
 lmt_l2_config_with_capacity (const LmtL2Config *config, guint64 bytes)
 {
   const LmtOption *option = capacity_option (config);
-  if (option == NULL)
+  g_autofree char *inner = NULL;
+  if (option == NULL && config->inner != NULL)
+    {
+      option = inner_option (config);
+      inner = lmt_l2_config_with_capacity (config->inner, bytes);
+    }
+  if (option == NULL || (inner == NULL && option == inner_option (config)))
     return NULL;
   g_autoptr (LmtJson) json = lmt_json_parse (config->json, -1, NULL);
   GString *out = g_string_new (NULL);
@@ -375,7 +468,9 @@ lmt_l2_config_with_capacity (const LmtL2Config *config, guint64 bytes)
         lmt_json_writer_value (writer, lmt_json_get_member_value (json, i));
       }
   lmt_json_writer_key (writer, option->name);
-  if (g_str_has_suffix (option->name, "_gb"))
+  if (inner != NULL)
+    write_json_text (writer, inner);
+  else if (g_str_has_suffix (option->name, "_gb"))
     lmt_json_writer_double (writer, (double)bytes / 1073741824.0);
   else
     lmt_json_writer_uint (writer, bytes);
@@ -442,11 +537,8 @@ lmt_l2_short_form_to_json (LmtRegistry *registry, const char *text, GError **err
   g_return_val_if_fail (LMT_IS_REGISTRY (registry) && text != NULL, NULL);
   const char *colon = strchr (text, ':');
   g_autofree char *type = colon != NULL ? g_strndup (text, (gsize)(colon - text)) : g_strdup (text);
-  if (!refuse_python (type, 0, error))
-    {
-      g_prefix_error (error, "--l2: ");
-      return NULL;
-    }
+  if (!refuse_python (type, "--l2", error))
+    return NULL;
   const LmtL2Ops *ops = lmt_registry_get_l2 (registry, type, error);
   if (ops == NULL)
     {

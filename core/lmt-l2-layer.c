@@ -132,6 +132,8 @@ io_done (LmtL2 *l2, guint32 slot_index, gboolean in_submit)
   slot->with_plugin = FALSE;
   if (!in_submit)
     set_in_flight (l2, l2->in_flight - 1);
+  if (G_UNLIKELY (slot->overdue && io->code == LMT_L2_CLOSED))
+    io->code = LMT_L2_TIMEOUT; /* cancelled by us, and not because of a close */
   if (G_UNLIKELY (io->code == LMT_L2_BUSY && slot->tries < 3 && !l2->closed))
     {
       /* The plugin ran out of something (descriptors, say) with the io in hand: fewer at a time, and once more. */
@@ -196,6 +198,11 @@ give (LmtL2 *l2, guint32 slot_index, guint32 *result)
   LmtL2Slot *slot = &l2->slots[slot_index];
   slot->with_plugin = TRUE;
   slot->submit_ns = l2->now;
+  if (G_UNLIKELY (l2->io_timeout_ns != 0))
+    {
+      l2->ios[slot_index].deadline_ns = l2->now + l2->io_timeout_ns;
+      l2->next_deadline = MIN (l2->next_deadline, l2->now + l2->io_timeout_ns);
+    }
   set_in_flight (l2, l2->in_flight + 1);
   l2->figures.depth_max = MAX (l2->figures.depth_max, l2->in_flight);
   *result = l2->ops->submit (l2->handle, &l2->ios[slot_index]);
@@ -236,6 +243,7 @@ fill_io (LmtL2 *l2, guint32 slot_index, LmtL2Task *task, guint32 index)
   slot->id = l2->last_io_id;
   slot->kind = (guint8)task->kind;
   slot->tries = 0;
+  slot->overdue = FALSE;
   slot->known_message = FALSE;
   guint64 size = task->sizes != NULL ? task->sizes[index] : 0;
   gboolean moves = task->kind == LMT_L2_STORE || task->kind == LMT_L2_LOAD;
@@ -654,12 +662,48 @@ has_work (const LmtL2 *l2)
   return l2->pending_head != NULL || l2->ready_n > 0 || l2->n_retry > 0;
 }
 
+/* What the plugin has kept for too long is asked back. It comes as TIMEOUT when it comes: until then its buffer may be touched,
+ * so its task waits. */
+static gboolean
+cancel_overdue (LmtL2 *l2)
+{
+  gint64 now = lmt_clock_now (l2->params.clock), next = G_MAXINT64;
+  gboolean any = FALSE;
+  if (now < l2->next_deadline)
+    return FALSE;
+  for (guint32 i = 0; i < l2->n_slots; i++)
+    {
+      LmtL2Slot *slot = &l2->slots[i];
+      if (!slot->with_plugin || slot->overdue)
+        continue;
+      if (slot->submit_ns + l2->io_timeout_ns > now)
+        {
+          next = MIN (next, slot->submit_ns + l2->io_timeout_ns);
+          continue;
+        }
+      slot->overdue = TRUE;
+      lmt_l2_say (l2, "no answer", "%s: %s: %s: no answer within %g s%s", l2->ops->name,
+                  lmt_key_wire (slot->task->keys[slot->index]), lmt_l2_kind_name (slot->kind), (double)l2->io_timeout_ns / 1e9,
+                  l2->ops->cancel == NULL ? ", and the adapter can't cancel" : "");
+      if (l2->ops->cancel == NULL)
+        continue;
+      l2->ops->cancel (l2->handle, &l2->ios[i]);
+      any = TRUE;
+    }
+  l2->next_deadline = next;
+  if (any && l2->ops->flush != NULL)
+    l2->ops->flush (l2->handle);
+  return any;
+}
+
 void
 lmt_l2_pump (LmtL2 *l2)
 {
   if (l2->handle == NULL)
     return;
   gboolean reaped = reap_plugin (l2);
+  if (G_UNLIKELY (l2->io_timeout_ns != 0 && l2->in_flight > 0) && cancel_overdue (l2))
+    reaped |= reap_plugin (l2);
   if (!reaped && !has_work (l2))
     {
       lmt_l2_flush (l2);

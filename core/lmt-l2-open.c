@@ -142,8 +142,7 @@ host_open_inner (gpointer data, const char *json, const LmtL2Ops **ops, gpointer
 {
   LmtL2 *l2 = data;
   Inner *inner = g_new0 (Inner, 1);
-  inner->config
-      = lmt_l2_config_parse (lmt_l2_config_get_registry (l2->config), json, lmt_l2_config_get_number (l2->config), error);
+  inner->config = lmt_l2_config_parse_inner (l2->config, json, error);
   if (inner->config == NULL)
     {
       g_free (inner);
@@ -158,6 +157,8 @@ host_open_inner (gpointer data, const char *json, const LmtL2Ops **ops, gpointer
   *handle = (*ops)->open (lmt_l2_config_get_struct (inner->config), lmt_l2_config_get_type_name (inner->config), &inner->host,
                           info, error);
   g_ptr_array_add (l2->inner, inner);
+  if (*handle == NULL && error != NULL && *error == NULL)
+    g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "%s: open failed and gave no reason", (*ops)->name);
   return *handle != NULL;
 }
 
@@ -313,6 +314,8 @@ new_layer (LmtL2Config *config, const LmtL2Params *params)
     .largest_object_bytes = params->largest_object_bytes,
   };
   l2->info.struct_size = sizeof l2->info;
+  l2->io_timeout_ns = lmt_l2_config_get_io_timeout_ns (config);
+  l2->next_deadline = G_MAXINT64;
   return l2;
 }
 
@@ -373,6 +376,12 @@ wait_plugin (LmtL2 *l2, gint64 deadline)
   if (due >= 0)
     {
       l2->params.clock->sleep_until_ns (l2->params.clock->data, MIN (due, deadline), &fd, fd >= 0 ? 1 : 0);
+      return;
+    }
+  if (fd < 0 && l2->ops->next_due_ns != NULL)
+    {
+      /* Nothing will come by itself, and the clock may be one that jumps. */
+      l2->params.clock->sleep_until_ns (l2->params.clock->data, deadline, NULL, 0);
       return;
     }
   struct pollfd wait = { .fd = fd, .events = POLLIN };
@@ -506,7 +515,15 @@ lmt_l2_get_event_fd (LmtL2 *l2, guint32 kind)
 gint64
 lmt_l2_next_due_ns (LmtL2 *l2)
 {
-  return l2->handle != NULL && l2->ops->next_due_ns != NULL ? l2->ops->next_due_ns (l2->handle) : -1;
+  if (l2->handle == NULL)
+    return -1;
+  gint64 due = l2->ops->next_due_ns != NULL ? l2->ops->next_due_ns (l2->handle) : -1;
+  if (G_LIKELY (l2->io_timeout_ns == 0) || l2->in_flight == 0 || l2->next_deadline == G_MAXINT64)
+    return due;
+  /* Who has neither a descriptor nor a time is asked each turn, and so notices the deadline. */
+  if (l2->ops->next_due_ns == NULL && lmt_l2_get_fd (l2) < 0)
+    return -1;
+  return due >= 0 ? MIN (due, l2->next_deadline) : l2->next_deadline;
 }
 
 guint

@@ -59,6 +59,7 @@ typedef struct
   guint32 id;
   guint8 kind;
   guint8 with_plugin;
+  guint8 overdue; /* its deadline has passed, the plugin was asked to give it back */
   guint8 tries;
   guint8 known_message; /* a wrong hand-back of this slot was told */
 } LmtL2Slot;
@@ -115,6 +116,8 @@ struct _LmtL2
   guint64 *event_sizes;
   guint32 event_size;
   gint64 now;
+  gint64 io_timeout_ns; /* 0: none */
+  gint64 next_deadline; /* no operation with the plugin is overdue before; G_MAXINT64: none is known */
   gint64 last_account;
   double depth_area;
   guint32 done_n[LMT_L2_N_KINDS];
@@ -170,3 +173,4 @@ void lmt_l2_say (LmtL2 *l2, const char *kind, const char *format, ...) G_GNUC_PR
 /* lmt-l2-config.c */
 gconstpointer lmt_l2_config_get_struct (const LmtL2Config *config);
 LmtRegistry *lmt_l2_config_get_registry (const LmtL2Config *config);
+LmtL2Config *lmt_l2_config_parse_inner (const LmtL2Config *outer, const char *json_text, GError **error);

@@ -133,7 +133,8 @@ operate (Rig *rig, guint32 kind, LmtKey *key, void *buffer, guint64 bytes)
   while (!lmt_l2_take (rig->l2, &task))
     {
       int fd = lmt_l2_get_fd (rig->l2);
-      gint64 until = g_get_monotonic_time () * 1000 + 100000000;
+      gint64 due = lmt_l2_next_due_ns (rig->l2);
+      gint64 until = due >= 0 ? due : lmt_clock_now (rig->clock) + 100000000;
       rig->clock->sleep_until_ns (rig->clock->data, until, &fd, fd >= 0 ? 1 : 0);
     }
   return code;

@@ -16,7 +16,7 @@ get_text (const LmtJson *json, const char *name)
 static gboolean
 is_built (const char *type)
 {
-  static const char *const built[] = { "null", "dram", "mock", "fs", "fs_native", NULL };
+  static const char *const built[] = { "null", "dram", "mock", "fs", "fs_native", "model", "fault", "fault_inject", NULL };
   return type != NULL && g_strv_contains (built, type);
 }
 
@@ -65,7 +65,7 @@ test_golden (void)
         g_assert_true (g_str_has_prefix (why->message, "--l2-adapter #1")
                        || g_str_has_prefix (why->message, "Invalid JSON for --l2-adapter #1: "));
     }
-  g_assert_cmpuint (n_accepted, >, 10);
+  g_assert_cmpuint (n_accepted, >, 12);
   g_assert_cmpuint (n_refused, >, 25);
 }
 
@@ -78,6 +78,31 @@ typedef struct
 static const Text texts[] = {
   { "[]", "--l2-adapter #3: expected a JSON object, got an array" },
   { "{}", "--l2-adapter #3: missing 'type' field" },
+  { "{\"type\":\"fault\"}", "--l2-adapter #3 ('fault'): inner: expected a JSON value, found nothing: the key is required" },
+  { "{\"type\":\"fault\",\"inner\":{}}", "--l2-adapter #3 ('fault'): inner: missing 'type' field" },
+  { "{\"type\":\"fault\",\"inner\":[]}", "--l2-adapter #3 ('fault'): inner: expected a JSON object, got an array" },
+  { "{\"type\":\"fault\",\"inner\":{\"type\":\"dram\",\"max_size_gb\":-1}}",
+    "--l2-adapter #3 ('fault'): inner ('dram'): max_size_gb: expected a number of at least 0, found -1" },
+  { "{\"type\":\"fault\",\"inner\":{\"type\":\"dram\",\"eviction\":{\"eviction_policy\":\"LRU\"}}}",
+    "--l2-adapter #3 ('fault'): inner ('dram'): eviction: expected none, found one: only the outer adapter's acts" },
+  { "{\"type\":\"fault\",\"inner\":{\"type\":\"fs\",\"base_path\":\"x\",\"serde\":{\"type\":\"fp8\"}}}",
+    "--l2-adapter #3 ('fault'): inner ('fs'): serde: expected none, found one: only the outer adapter's acts" },
+  { "{\"type\":\"fault\",\"inner\":{\"type\":\"dram\",\"io_timeout_s\":1}}",
+    "--l2-adapter #3 ('fault'): inner ('dram'): io_timeout_s: expected none, found one: only the outer adapter's acts" },
+  { "{\"type\":\"fault\",\"inner\":{\"type\":\"dram\",\"eviction\":null},\"eviction\":{\"eviction_policy\":\"LRU\"}}", NULL },
+  { "{\"type\":\"fault\",\"inner\":{\"type\":\"dram\"},\"gap_indices\":[true]}",
+    "--l2-adapter #3 ('fault'): gap_indices: expected a list of integers, 0 or more, found [true]" },
+  { "{\"type\":\"fault\",\"inner\":{\"type\":\"dram\"},\"gap_tail_ratios\":[0,\"1\"]}",
+    "--l2-adapter #3 ('fault'): gap_tail_ratios: expected a list of numbers from 0 to 1, found [0, \"1\"]" },
+  { "{\"type\":\"fault\",\"inner\":{\"type\":\"dram\"},\"delay_ms\":5}",
+    "--l2-adapter #3 ('fault'): delay_rate: expected a number above 0 with delay_ms, found 0" },
+  { "{\"type\":\"null\",\"io_timeout_s\":\"1\"}",
+    "--l2-adapter #3 ('null'): io_timeout_s: expected 0, or seconds from 1e-6 to 1e6, found \"1\"" },
+  { "{\"type\":\"null\",\"io_timeout_s\":-1}",
+    "--l2-adapter #3 ('null'): io_timeout_s: expected 0, or seconds from 1e-6 to 1e6, found -1" },
+  { "{\"type\":\"null\",\"io_timeout_s\":0.5}", NULL },
+  { "{\"type\":\"model\",\"bandwidth_gb\":1e-12}",
+    "--l2-adapter #3 ('model'): bandwidth_gb: expected 0, or at least one byte a second, found 1e-12" },
   { "{\"type\":5}", "--l2-adapter #3: type: expected a string, found 5" },
   { "{\"type\":\"fs\",\"base_path\":\"x\",\"serde\":{\"type\":\"fp8\"}}",
     "--l2-adapter #3 (fs): serde: expected none, found \"fp8\": no plugin offers it" },

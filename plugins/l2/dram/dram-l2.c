@@ -483,7 +483,7 @@ dram_cancel (gpointer handle, LmtL2Io *io)
         /* To the top, and due: the core reaps it next. */
         for (; i > 0; i = (i - 1) / 2)
           dram->heap[i] = dram->heap[(i - 1) / 2];
-        last.due = G_MININT64;
+        last.due = 0;
         dram->heap[0] = last;
         return;
       }

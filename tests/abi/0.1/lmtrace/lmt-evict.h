@@ -6,8 +6,8 @@
 G_BEGIN_DECLS
 
 /**
- * LmtEvict: one eviction policy (storage-manager.md 9) over opaque handles. Used by the manager for L1 and L2 and by the adapter check.
- * A handle is a dense number (LmtKey.id); state is arrays indexed by it, so no hash, no allocation per call once warm.
+ * LmtEvict: one eviction policy (storage-manager.md 9) over opaque handles. Used by the manager for L1 and L2 and by the adapter
+ * check. A handle is a dense number (LmtKey.id); state is arrays indexed by it, so no hash, no allocation per call once warm.
  * Lists are processed back to front, except removed. Deterministic; no thread, no clock.
  */
 typedef enum
@@ -27,7 +27,8 @@ typedef struct
 } LmtEvictKey;
 
 /**
- * LmtEvictHost: @hold is called when the policy begins to remember a key (ghosts and pending sets included), @drop when it forgets it.
+ * LmtEvictHost: @hold is called when the policy begins to remember a key (ghosts and pending sets included), @drop when it
+ * forgets it.
  */
 typedef struct
 {
@@ -42,6 +43,8 @@ const char *lmt_evict_kind_to_text (LmtEvictKind kind);
 
 LmtEvict *lmt_evict_new (LmtEvictKind kind, const LmtEvictHost *host); /* @host: (nullable), copied */
 void lmt_evict_free (LmtEvict *evict);
+/* NULL: nobody is told any more, of what lmt_evict_free() forgets neither. */
+void lmt_evict_set_host (LmtEvict *evict, const LmtEvictHost *host);
 LmtEvictKind lmt_evict_get_kind (const LmtEvict *evict);
 
 void lmt_evict_reserved (LmtEvict *evict, const LmtEvictKey *keys, guint n);
@@ -58,11 +61,13 @@ typedef gboolean (*LmtEvictEligible) (guint32 key, gpointer data);
  *
  * Returns: FALSE only for IsolatedLRU without salt (a value error upstream)
  */
-gboolean lmt_evict_victims (LmtEvict *evict, double ratio, gint64 salt, LmtEvictEligible eligible, gpointer data, GArray *victims);
+gboolean lmt_evict_victims (LmtEvict *evict, double ratio, gint64 salt, LmtEvictEligible eligible, gpointer data,
+                            GArray *victims);
 
-/* For tests and dumps: lists "order" (LRU; IsolatedLRU with @salt), "t1" "t2" "b1" "b2" "pending_admissions" "pending_evictions" (ARC),
- * oldest first (pending sets: in no order). */
-void lmt_evict_foreach (const LmtEvict *evict, const char *list, gint64 salt, void (*func) (guint32 key, gpointer data), gpointer data);
+/* For tests and dumps: lists "order" (LRU; IsolatedLRU with @salt), "t1" "t2" "b1" "b2" "pending_admissions" "pending_evictions"
+ * (ARC), oldest first (pending sets: in no order). */
+void lmt_evict_foreach (const LmtEvict *evict, const char *list, gint64 salt, void (*func) (guint32 key, gpointer data),
+                        gpointer data);
 double lmt_evict_arc_p (const LmtEvict *evict);
 guint lmt_evict_arc_capacity (const LmtEvict *evict);
 

@@ -27,7 +27,8 @@ typedef struct
 const char *lmt_key_fields_check (const LmtKeyFields *fields);
 
 /**
- * LmtKey: an interned key. One pointer per distinct key of a table while somebody holds a reference, so equality is `==`.
+ * LmtKey: an interned key. One pointer per distinct key of a table while somebody holds a reference, so equality is `==`. What
+ * calls on keys look at stands in front, in one cache line.
  * @id: dense number, from 0, given again once the key is gone: index of arrays that hang state on a key
  * @salt: number of the salt in the table, 0 = the empty one; given again once no key has it (lmt_key_table_intern_salt() keeps
  * it)
@@ -42,11 +43,8 @@ struct _LmtKey
   guint32 salt;
   guint32 model;
   guint64 hash64;
-  LmtKeyFields fields; /* strings NUL-terminated here */
-  char *wire;          /* NULL until lmt_key_wire() */
-  char *file;
-  guint32 wire_len;
-  guint32 file_len;
+  LmtKeyFields fields;      /* strings NUL-terminated here */
+  struct _LmtKeyMore *more; /* the table's own */
 };
 
 /**
@@ -59,8 +57,9 @@ void lmt_key_table_free (LmtKeyTable *table);
 /* (transfer full): a reference on the one entry of these fields. Copies what it needs. The fields must pass
  * lmt_key_fields_check(). */
 LmtKey *lmt_key_table_intern (LmtKeyTable *table, const LmtKeyFields *fields);
-/* As lmt_key_table_intern() on each of the list in turn, but memory is asked for ahead: several times faster where the table is larger
- * than the processor's caches. Equal pointers in `model` count as equal names without a look. @keys: (out) n of them (transfer full) */
+/* As lmt_key_table_intern() on each of the list in turn, but memory is asked for ahead: several times faster where the table is
+ * larger than the processor's caches. Equal pointers in `model` count as equal names without a look. @keys: (out) n of them
+ * (transfer full) */
 void lmt_key_table_intern_many (LmtKeyTable *table, const LmtKeyFields *fields, guint n, LmtKey **keys);
 /* (transfer none) (nullable) */
 LmtKey *lmt_key_table_lookup (LmtKeyTable *table, const LmtKeyFields *fields);
@@ -70,6 +69,10 @@ guint lmt_key_table_capacity (const LmtKeyTable *table); /* ids are below this *
 guint lmt_key_table_n_salts (const LmtKeyTable *table);
 const char *lmt_key_table_salt (const LmtKeyTable *table, guint32 salt);
 guint32 lmt_key_table_intern_salt (LmtKeyTable *table, const char *salt, gsize len);
+/* Table and users go now: from here on users that are freed need not give their references back one by one, the table forgets all
+ * at once. Nothing else may be asked of it but lmt_key_unref() and lmt_key_table_free(). */
+void lmt_key_table_retire (LmtKeyTable *table);
+gboolean lmt_key_table_is_retired (const LmtKeyTable *table);
 
 static inline LmtKey *
 lmt_key_ref (LmtKey *key)
@@ -87,8 +90,10 @@ lmt_key_unref (LmtKeyTable *table, LmtKey *key)
 
 /* MODEL@RANK@GROUP@HASH[@SALT] (l2-adapters.md 1); made once, lives as long as the key. */
 const char *lmt_key_wire (LmtKey *key);
+guint32 lmt_key_wire_len (LmtKey *key);
 /* The fs name: '/' of the model as -SEP-, 0x in front of RANK, `.data` behind. */
 const char *lmt_key_file (LmtKey *key);
+guint32 lmt_key_file_len (LmtKey *key);
 
 /* The same texts without a table (into @out, replaced). */
 void lmt_key_fields_wire (const LmtKeyFields *fields, GString *out);

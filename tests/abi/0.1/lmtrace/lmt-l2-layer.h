@@ -42,6 +42,8 @@ guint64 lmt_l2_config_get_capacity (const LmtL2Config *config);
 gboolean lmt_l2_config_get_shared (const LmtL2Config *config);
 gboolean lmt_l2_config_get_persist (const LmtL2Config *config);
 guint lmt_l2_config_get_number (const LmtL2Config *config);
+/* How long the adapter may keep an operation (`io_timeout_s`); 0 = for ever. */
+gint64 lmt_l2_config_get_io_timeout_ns (const LmtL2Config *config);
 const LmtL2Ops *lmt_l2_config_get_ops (const LmtL2Config *config);
 
 /**

@@ -79,6 +79,7 @@ enum
 {
   LMT_L2_INFO_NO_WIRE = 1 << 0, /* the plugin never reads LmtL2Key.wire: it may stay NULL and is not made */
   LMT_L2_INFO_NO_FILE = 1 << 1, /* the same for LmtL2Key.file */
+  LMT_L2_INFO_FAULTS = 1 << 3,  /* results are made wrong on purpose: every report of the run says so */
   LMT_L2_INFO_NO_SCAN = 1 << 2, /* what lies there is not looked at: usage counts from the start of the run, and says so */
 };
 
@@ -125,7 +126,7 @@ typedef struct
   gint32 region; /* number of the registered pool `buffer` lies in, or -1 */
   guint32 reserved0;
   guint64 expected_bytes; /* LOOKUP: size the object should have, 0 = unknown */
-  gint64 deadline_ns;     /* host clock; 0 = none */
+  gint64 deadline_ns;     /* host clock; 0 = none. Then core cancels; a plugin that knows better may answer TIMEOUT itself */
   /* out */
   guint32 code;            /* LmtL2Code */
   gint32 os_error;         /* errno or device status, 0 = none */
@@ -144,7 +145,9 @@ typedef struct _LmtL2Queue LmtL2Queue;
  * @message: (kind, text): ten of a kind are shown, the rest counted. Any thread. A kind that begins with "info" is an info line,
  *   any other a warning. Text begins with the adapter's type: `fs: /data/kv: …`
  * @may_destroy: TRUE if the user named this very target with --yes-destroy
- * @open_inner: a whole adapter by its JSON, with the same calls: for wrappers. (out): ops, handle, info
+ * @open_inner: a whole adapter by its JSON, with the same calls: for wrappers. (out): ops, handle, info. The wrapper owns the
+ *   handle and closes it. The option that holds the JSON is flagged LMT_OPTION_ADAPTER, so that core reads it with the rest. The
+ *   inner gets ios of the wrapper's own, or its scratch words would be the wrapper's
  */
 typedef struct _LmtL2Host LmtL2Host;
 typedef struct _LmtL2Ops LmtL2Ops;
@@ -210,6 +213,7 @@ struct _LmtL2Ops
   gint64 (*next_due_ns) (gpointer handle); /* -1: none */
   gboolean (*register_memory) (gpointer handle, void *base, guint64 bytes, guint32 region, GError **error);
   gboolean (*scan) (gpointer handle, LmtL2Visit visit, gpointer data, GError **error);
+  /* Past its deadline, or at close. Best effort: the io still comes back, as CLOSED unless it was done already. */
   void (*cancel) (gpointer handle, LmtL2Io *io);
   void (*status) (gpointer handle, LmtL2AddStatus add, gpointer data);
   /* Adapter check only. @action: "truncate", "append", "remove", "debris" (returns a count of foreign entries). -1: no such

@@ -25,7 +25,10 @@ typedef enum
   LMT_STATUS_FAILED,
   LMT_STATUS_MISMATCH,
 } LmtStatus;
-enum { LMT_N_STATUS = 5 };
+enum
+{
+  LMT_N_STATUS = 5
+};
 const char *lmt_status_word (guint32 status); /* ok skipped undecodable failed mismatch */
 
 /**
@@ -56,14 +59,14 @@ typedef struct
   guint32 struct_size;
   guint32 n_headers;
   LmtRegistry *registry;
-  LmtReplay *replay;                 /* (nullable): for lmt_replay_complete() and lmt_replay_message() */
-  const LmtHeader *const *headers;   /* of all FILEs of this session */
-  const LmtOptions *options;         /* origins of all options */
-  gconstpointer config;              /* the level's own, filled from LmtLevelOps.options */
-  const LmtClock *clock;             /* host clock */
-  double speed;                      /* 0: as fast as dependencies allow */
-  guint32 dry_run;                   /* plan and decode, touch nothing */
-  guint32 compat;                    /* 0, 56: LMCache 0.5.6, 57: 0.5.7 */
+  LmtReplay *replay;               /* (nullable): for lmt_replay_complete() and lmt_replay_message() */
+  const LmtHeader *const *headers; /* of all FILEs of this session */
+  const LmtOptions *options;       /* origins of all options */
+  gconstpointer config;            /* the level's own, filled from LmtLevelOps.options */
+  const LmtClock *clock;           /* host clock */
+  double speed;                    /* 0: as fast as dependencies allow */
+  guint32 dry_run;                 /* plan and decode, touch nothing */
+  guint32 compat;                  /* 0, 56: LMCache 0.5.6, 57: 0.5.7 */
   guint64 seed;
   gint64 drain_timeout_ns;
   guint32 quiet;
@@ -145,7 +148,8 @@ typedef struct
   /* replay: configure checks everything that can be checked without touching anything; start acquires. */
   gpointer (*configure) (const LmtReplayEnv *env, GError **error);
   gboolean (*start) (gpointer session, GError **error);
-  /* Called before each record until it is due, and with G_MAXINT64 never. NULL: core sleeps. @due_ns: host clock. FALSE: interrupted. */
+  /* Called before each record until it is due, and with G_MAXINT64 never. NULL: core sleeps. @due_ns: host clock. FALSE:
+   * interrupted. */
   gboolean (*wait) (gpointer session, gint64 due_ns, gint64 trace_ns);
   /* Does the record pass the key selection? NULL: always. Called only if one is given. */
   gboolean (*select) (gpointer session, const LmtRecord *record, const LmtSelect *select);
@@ -198,8 +202,8 @@ typedef struct
 } LmtHandlerOps;
 
 /**
- * LmtCodecOps: one `__t__` tag. @decode reads the payload (the value behind "v") into @value (value_size bytes, zeroed); spans in it
- * point into the record. @scratch: the session of the level. FALSE: @fault is filled.
+ * LmtCodecOps: one `__t__` tag. @decode reads the payload (the value behind "v") into @value (value_size bytes, zeroed); spans in
+ * it point into the record. @scratch: the session of the level. FALSE: @fault is filled.
  */
 typedef struct
 {

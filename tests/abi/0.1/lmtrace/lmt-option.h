@@ -41,6 +41,7 @@ enum
   LMT_OPTION_COUNTED = 1 << 7,   /* BOOL whose guint32 counts repeats (-v -v) */
   LMT_OPTION_GLOBAL = 1 << 8,    /* core's own: may stand before the command */
   LMT_OPTION_SECRET = 1 << 9,    /* never shown */
+  LMT_OPTION_ADAPTER = 1 << 10,  /* adapters, JSON only: the value is a whole adapter, read and checked by core (wrappers) */
 };
 
 /**

@@ -24,6 +24,7 @@
 #include "lmt-log.h"
 #include "lmt-option.h"
 #include "lmt-pacer.h"
+#include "lmt-pages.h"
 #include "lmt-record.h"
 #include "lmt-registry.h"
 #include "lmt-replay.h"

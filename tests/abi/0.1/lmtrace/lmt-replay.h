@@ -73,11 +73,11 @@ typedef struct
   guint64 records; /* each copy counts; dispatched or skipped; after selection */
   guint64 status[LMT_N_STATUS];
   guint64 missing_argument;
-  guint64 left_out;    /* by the selection */
-  guint64 malformed;   /* frames that are no record, of all files so far; complete before the level's finish() is called */
-  guint64 not_reached; /* after an interrupt, where known */
-  guint64 late;        /* records with lag above 1 ms */
-  guint64 long_waits;  /* over an hour, announced once */
+  guint64 left_out;     /* by the selection */
+  guint64 malformed;    /* frames that are no record, of all files so far; complete before the level's finish() is called */
+  guint64 not_reached;  /* after an interrupt, where known */
+  guint64 late;         /* records with lag above 1 ms */
+  guint64 long_waits;   /* over an hour, announced once */
   guint64 pairs_closed; /* by --close-pairs */
   gint64 duration_ns;
   gint64 origin_ns;
@@ -121,9 +121,10 @@ void lmt_replay_set_fault_func (LmtReplay *replay, LmtReplayFaultFunc func, gpoi
  * lmt_replay_run: replays one file whose header was read: wait, select, call, then the level's finish(). The session was
  * configured and started by the caller, who frees it. May be called again for the next file with its own session: figures add up,
  * the origin of pacing and the numbers begin anew. Rounds: --loop N goes through the file N times; numbers and recorded time go
- * on. Copies: each of a record's has a number of its own; the limit counts records. Interrupts: looked at before each record; the rest of a file that can be rewound is counted, not replayed, until the second
- * one. Threads: the caller's. Cost per record: no allocation once each qualname was met; two looks at the clock if the handler
- * gives no times, else one. Errors: only a read error or a rewind that failed; what a record does is in the figures.
+ * on. Copies: each of a record's has a number of its own; the limit counts records. Interrupts: looked at before each record; the
+ * rest of a file that can be rewound is counted, not replayed, until the second one. Threads: the caller's. Cost per record: no
+ * allocation once each qualname was met; two looks at the clock if the handler gives no times, else one. Errors: only a read
+ * error or a rewind that failed; what a record does is in the figures.
  */
 gboolean lmt_replay_run (LmtReplay *replay, LmtReader *reader, gpointer session, const LmtReplayPlan *plan, GError **error);
 

@@ -9,7 +9,8 @@
 G_BEGIN_DECLS
 
 /**
- * LmtSelect: the selection of cli.md 8.7, the same in every command. Kinds are ANDed, repeats of one kind ORed. Globs know `*` and
+ * LmtSelect: the selection of cli.md 8.7, the same in every command. Kinds are ANDed, repeats of one kind ORed. Globs know `*`
+ * and
  * `?`, match the whole text, and leave out with a `!` in front. Both ends of a range belong to it. No allocation once made.
  */
 typedef struct _LmtSelect LmtSelect;
@@ -39,7 +40,7 @@ extern const LmtOption lmt_select_options[]; /* over LmtSelectConfig */
 LmtSelect *lmt_select_new (const LmtSelectConfig *config, const LmtHeader *header, double span_s, GError **error);
 void lmt_select_free (LmtSelect *select);
 gboolean lmt_select_is_empty (const LmtSelect *select);
-gboolean lmt_select_wants_keys (const LmtSelect *select); /* some kind needs the level's eyes */
+gboolean lmt_select_wants_keys (const LmtSelect *select);       /* some kind needs the level's eyes */
 gboolean lmt_select_wants_span (const LmtSelectConfig *config); /* a percent stands in --time: the span must be found first */
 /* Time, record number, qualname, session. Every record of the input in order: sessions are counted here. */
 gboolean lmt_select_record (LmtSelect *select, const LmtRecord *record);
