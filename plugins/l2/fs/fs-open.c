@@ -385,7 +385,7 @@ fs_open (gconstpointer config_, const char *type, const LmtL2Host *host, LmtL2In
   const FsConfig *config = config_;
   Fs *fs = g_new0 (Fs, 1);
   fs->host = host;
-  fs->dir = fs->tmp_dir = -1;
+  fs->dir = fs->tmp_dir = fs->wake_fd = -1;
   fs->shared = host->shared;
   pthread_mutex_init (&fs->dir_mutex, NULL);
   pthread_mutex_init (&fs->own_mutex, NULL);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 /* -------- threads -------- */
 
@@ -44,6 +45,12 @@ pool_run (void *data)
       pthread_mutex_unlock (&pool->mutex);
       fs_perform (pool->fs, &worker, io);
       lmt_l2_queue_push (pool->done, io);
+      if (pool->fs->wake_fd >= 0)
+        {
+          const guint64 one = 1;
+          while (write (pool->fs->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
+            ;
+        }
       pthread_mutex_lock (&pool->mutex);
     }
   pthread_mutex_unlock (&pool->mutex);

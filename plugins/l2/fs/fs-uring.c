@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -15,8 +14,6 @@ enum
 {
   DATA_SPARE = N_STEPS,
   DATA_SYNC,
-  DATA_POLL,
-  DATA_WAKE,
   DATA_BITS = 8,
 };
 
@@ -165,16 +162,10 @@ reap_pool (Uring *uring)
 static void
 wake_pool (Uring *uring)
 {
-  if (uring->pool_new)
-    {
-      uring->pool_new = FALSE;
-      fs_engine_threads.flush (uring->pool);
-    }
-  /* One descriptor tells of both: the ring watches the threads'. */
-  if (uring->pool_ios == 0 || uring->polling)
+  if (!uring->pool_new)
     return;
-  io_uring_prep_poll_add (take_request (uring, DATA_POLL), fs_engine_threads.get_fd (uring->pool), POLLIN);
-  uring->polling = TRUE;
+  uring->pool_new = FALSE;
+  fs_engine_threads.flush (uring->pool);
 }
 
 /* -------- files without a name, and the directory's fsync -------- */
@@ -281,11 +272,6 @@ complete (Uring *uring, guint64 data, gint32 res)
 {
   guint step = data & ((1U << DATA_BITS) - 1);
   guint64 what = data >> DATA_BITS;
-  if (step == DATA_POLL)
-    {
-      uring->polling = FALSE;
-      return;
-    }
   uring->n_requests--;
   if (step == DATA_SPARE)
     spare_opened (uring, res, what != 0);
@@ -387,7 +373,7 @@ something_waits (Uring *uring)
 static void
 take_all (Uring *uring)
 {
-  if (uring->event_stale || something_waits (uring))
+  if (uring->event_stale || uring->pool_ios > 0 || something_waits (uring))
     {
       guint64 count;
       uring->event_stale = FALSE;
@@ -412,9 +398,9 @@ engine_reap (gpointer engine, LmtL2Io **ios, guint32 max)
   Uring *uring = engine;
   if (uring->enabled)
     {
+      take_all (uring);
       if (uring->pool_ios > 0)
         reap_pool (uring);
-      take_all (uring);
       if (uring->n_spares > 0 && uring->n_stores == 0 && uring->n_done == 0 && uring->n_requests == 0)
         drop_spares (uring); /* nobody stores any more: hold nothing open */
     }
@@ -424,16 +410,13 @@ engine_reap (gpointer engine, LmtL2Io **ios, guint32 max)
   uring->done_head = (uring->done_head + n) % uring->n_slots;
   uring->n_done -= n;
   uring->n_ios -= n;
-  if (G_UNLIKELY (uring->n_done > 0 || uring->pool_ios > 0))
+  if (G_UNLIKELY (uring->n_done > 0))
     {
       /* More than was asked for: the descriptor has to stay readable. */
-      if (uring->n_done > 0)
-        {
-          io_uring_prep_nop (take_request (uring, DATA_WAKE));
-          uring->n_requests++;
-        }
-      wake_pool (uring);
-      enter (uring);
+      const guint64 one = 1;
+      uring->event_stale = TRUE;
+      if (write (uring->event_fd, &one, sizeof one) < 0)
+        fs_say (uring->fs, "io_uring", "fs: io_uring: eventfd: %s", g_strerror (errno));
     }
   return n;
 }
@@ -576,6 +559,7 @@ free_uring (Uring *uring)
 {
   if (uring->event_fd >= 0)
     close (uring->event_fd);
+  uring->fs->wake_fd = -1;
   unmap (uring->sink, URING_SINK);
   unmap (uring->zeros, URING_NOTHING);
   unmap (uring->nowhere, URING_NOTHING);
@@ -600,7 +584,7 @@ engine_open (Fs *fs, GError **error)
   Uring *uring = g_new0 (Uring, 1);
   uring->fs = fs;
   uring->n_slots = fs->depth;
-  uring->event_fd = eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
+  uring->event_fd = fs->wake_fd = eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
   int failed = set_up_ring (uring);
   if (failed < 0)
     {

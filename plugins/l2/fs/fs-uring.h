@@ -81,11 +81,11 @@ typedef struct
 {
   Fs *fs;
   struct io_uring ring;
-  int event_fd;         /* told of completions: a ring whose work waits for its thread doesn't wake who polls it */
+  int event_fd; /* told of completions by ring and threads: a ring whose work waits for its thread doesn't wake who polls it */
   gboolean event_stale; /* may be readable for what was taken already */
   gboolean enabled;     /* on the driving thread, which is the only one to submit from then on */
   gboolean closing;     /* no new stage */
-  guint32 n_requests;   /* whose completion is to come, the poll apart */
+  guint32 n_requests;   /* whose completion is to come */
   guint32 n_slots;
   guint32 n_ios;     /* taken and not handed back */
   guint32 free_head; /* index + 1 */
@@ -110,7 +110,6 @@ typedef struct
   gpointer pool;
   guint32 pool_ios;
   gboolean pool_new; /* since the last flush */
-  gboolean polling;
   /* what happened */
   guint64 n_plain;
   guint64 n_by_threads;

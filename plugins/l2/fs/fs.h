@@ -119,6 +119,7 @@ struct _Fs
   guint64 direct_offset;  /* of offsets and lengths */
   const FsEngine *engine;
   gpointer engine_data;
+  int wake_fd; /* eventfd the threads tell of each end, beside their queue; -1: none */
 
   /* driving thread: bounds of loads in flight */
   guint64 load_bytes;
