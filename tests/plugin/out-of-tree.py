@@ -70,6 +70,14 @@ class OutOfTree(unittest.TestCase):
         done = subprocess.run([str(link), "inof"], capture_output=True, text=True, env=self.env, check=False)
         self.assertEqual((done.returncode, done.stderr), (2, "lmtrace: unknown command 'inof': did you mean 'info'?\n"))
 
+    def test_1_library_is_found(self):
+        if PREFIX == "/usr":
+            self.skipTest("below /usr the loader's own folders count")
+        env = {key: value for key, value in self.env.items() if key != "LD_LIBRARY_PATH"}
+        for name in ("lmtrace", "lmcache-trace"):
+            done = subprocess.run([str(self.prefix / "bin" / name), "version"], capture_output=True, text=True, env=env, check=False, cwd="/")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_2_null_adapter(self):
         folder = self.work / "null"
         folder.mkdir()
