@@ -87,6 +87,7 @@ typedef struct
   guint n_shown;
   gboolean damaged;
   gboolean interrupted;
+  gboolean broken; /* a file could not be read to its end */
 } InfoRun;
 
 /* What a file is read with. */
@@ -131,13 +132,6 @@ on_fault (const LmtFault *fault, gpointer data)
   else if (strcmp (fault->reason, "header-frame") == 0)
     kind = "second-header";
   text = lmt_fault_to_string (fault);
-  if (strcmp (kind, "second-header") == 0)
-    {
-      g_autofree char *longer = g_strconcat (text, ": a second header: two files seem to be glued together", NULL);
-
-      warn (read->run, kind, lmt_reader_get_shown_name (read->reader), longer);
-      return;
-    }
   warn (read->run, kind, lmt_reader_get_shown_name (read->reader), text);
 }
 
@@ -446,7 +440,15 @@ open_file (InfoRead *read, const char *path, GError **error)
   lmt_reader_set_follow (read->reader, config->follow != 0, config->follow_idle_ns);
   lmt_reader_set_interrupts (read->reader, read->run->context->interrupts);
   if (!lmt_reader_read_header (read->reader, error))
-    return FALSE;
+    {
+      if (*read->run->context->interrupts != 0)
+        {
+          g_clear_error (error);
+          g_set_error (error, LMT_ERROR, LMT_ERROR_INTERRUPTED, "%s: interrupted before the header was there",
+                       lmt_reader_get_shown_name (read->reader));
+        }
+      return FALSE;
+    }
   note_header (read->run, read->reader);
   if (config->header)
     return TRUE;
@@ -521,6 +523,7 @@ info_file (InfoRun *run, const char *path, GError **error)
           /* The block of what could be read stands; the line says why it isn't all. */
           lmt_log_failure (failure->message);
           g_error_free (failure);
+          run->broken = TRUE;
           code = 2;
         }
       end_file (run);
@@ -602,8 +605,8 @@ show_all (InfoRun *run, GString *object, int code, GError **error)
 {
   if (run->streaming || run->n_shown == 0)
     return code;
-  if (!lmt_output_raw (run->context->output, "Trace Info", run->text->str, object->str, run->csv->str, run->interrupted, code,
-                       error))
+  if (!lmt_output_raw (run->context->output, "Trace Info", run->text->str, object->str, run->csv->str,
+                       run->interrupted || run->broken, code, error))
     return lmt_output_stdout_closed () ? code : 1;
   return code;
 }

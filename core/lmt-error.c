@@ -43,6 +43,8 @@ lmt_fault_to_string (const LmtFault *fault)
     }
   if (fault->reason != NULL)
     g_string_append_printf (out, ": %s", fault->reason);
+  if (g_strcmp0 (fault->reason, "header-frame") == 0)
+    g_string_append (out, ": two files seem to be glued together");
   if (fault->detail[0] != '\0')
     g_string_append_printf (out, ": %s", fault->detail);
   if (fault->expected != NULL)

@@ -222,7 +222,8 @@ def packed(folder):
     broken[len(broken) // 2:len(broken) // 2 + 30] = bytes(30)
     run = lmtrace("info", write(os.path.join(folder, "broken"), bytes(broken)))
     equal(run.code, 2)
-    contains(run.errors, "broken: gzip: ")
+    true(re.search(r"broken: record [0-9]+ at offset [0-9]+: gzip: ", run.errors), run.errors)
+    equal(lmtrace("info", "--json", os.path.join(folder, "broken")).json["partial"], True)
     zstd = shutil.which("zstd")
     if zstd:
         path = write(os.path.join(folder, "z"), subprocess.run([zstd, "-q", "-c", LARGE], stdout=subprocess.PIPE).stdout)
@@ -256,6 +257,27 @@ def interrupted(folder):
         out = process.communicate(timeout=30)[0]
         doc = json.loads(out)
         equal((process.returncode, doc["exit"], doc["partial"], doc["metrics"]["total_records"]), (130, 130, True, 6))
+    fifo = os.path.join(folder, "fifo")
+    os.mkfifo(fifo)
+    process = subprocess.Popen([LMTRACE, "info", "--json", fifo], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=30)
+    doc = json.loads(out)
+    equal((process.returncode, doc["partial"], doc["error"]["code"]), (130, True, "interrupted"))
+    equal(errors.decode(), f"lmtrace: {fifo}: interrupted before the header was there\n")
+
+
+@test
+def glued(folder):
+    """Two files in one: both commands say so, and where."""
+    path = write(os.path.join(folder, "glued.lct"), read(TINY) + read(TINY))
+    words = f"glued.lct: record 7 at offset {len(read(TINY))} "
+    for args in (["info"], ["replay", "--speed", "0", "--l1-size-gb", "1", "--eviction-policy", "LRU", "--no-csv"]):
+        run = lmtrace(*args, path)
+        equal(run.code, 0, repr(run))
+        contains(run.errors, words)
+        contains(run.errors, "header-frame: two files seem to be glued together\n")
 
 
 @test
