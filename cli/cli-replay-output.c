@@ -143,6 +143,7 @@ cli_replay_result_set_totals (CliReplayResult *result, const LmtReplayTotals *to
   result->recorded_span_s = totals->recorded_span_s;
   result->duration_s = (double)totals->duration_ns / 1e9;
   result->malformed = totals->malformed;
+  result->interrupted = totals->interrupted;
   result->partial = result->partial || totals->interrupted;
   cli_figures_from_stats (&result->lag, totals->lag, cli_replay_rank (result->compat));
 }
@@ -463,7 +464,8 @@ cli_replay_report (const CliReplayResult *result)
   if (thin)
     lmt_report_add_foot (report, "* fewer samples than the percentile needs");
   if (result->partial)
-    lmt_report_add_foot (report, "interrupted: the figures are partial");
+    lmt_report_add_foot (report, result->interrupted ? "interrupted: the figures are partial"
+                                                     : "not all could be read: the figures are partial");
   return report;
 }
 

@@ -80,6 +80,7 @@ typedef struct
   const char *title;      /* (nullable): NULL: Trace Replay Result */
   guint64 lost_bytes;     /* stepped over behind a damaged length */
   gboolean partial;
+  gboolean interrupted; /* by a signal: why it is partial */
   const CliReplayRow *rows;
   guint n_rows;
 } CliReplayResult;

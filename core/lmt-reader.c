@@ -460,7 +460,7 @@ refuse_header (LmtReader *reader, gint code, GError **error, const char *format,
   reader->done = TRUE;
   if (reader->source_failed)
     {
-      g_set_error_literal (error, LMT_ERROR, LMT_ERROR_IO, lmt_source_get_error (reader->source));
+      g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: %s", reader->shown, lmt_source_get_error (reader->source));
       return FALSE;
     }
   va_start (args, format);
@@ -520,7 +520,8 @@ lmt_reader_finish (LmtReader *reader, GError **error)
 {
   if (!reader->source_failed)
     return TRUE;
-  g_set_error_literal (error, LMT_ERROR, LMT_ERROR_IO, lmt_source_get_error (reader->source));
+  g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: record %" G_GUINT64_FORMAT " at offset %" G_GUINT64_FORMAT ": %s",
+               reader->shown, reader->frame, reader->stats.tail_offset, lmt_source_get_error (reader->source));
   return FALSE;
 }
 

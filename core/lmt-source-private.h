@@ -25,7 +25,7 @@ void lmt_source_set_interrupts (LmtSource *source, const volatile gint *interrup
 gssize lmt_source_read (LmtSource *source, guint8 *data, gsize len);
 /* The end came in the middle of a compressed stream. */
 gboolean lmt_source_ends_early (const LmtSource *source);
-const char *lmt_source_get_error (const LmtSource *source); /* (nullable): `FILE: …` */
+const char *lmt_source_get_error (const LmtSource *source); /* (nullable): `what: why`, without the file */
 
 /* Bytes of the file itself, packed or not. */
 guint64 lmt_source_get_size (const LmtSource *source); /* now; 0: not known */

@@ -66,7 +66,7 @@ static gssize
 fail (LmtSource *source, const char *what, const char *why)
 {
   g_clear_pointer (&source->error, g_free);
-  source->error = g_strdup_printf ("%s: %s: %s", source->shown, what, why);
+  source->error = g_strdup_printf ("%s: %s", what, why);
   return -1;
 }
 

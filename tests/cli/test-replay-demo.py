@@ -3,6 +3,7 @@
 """`lmtrace replay` with a level it has never heard of: order of work, outputs, exit codes (cli.md 3, 8)."""
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -617,6 +618,10 @@ def damaged_gzip(folder):
     torn[len(torn) // 2] ^= 0x55
     r = run(folder, write(os.path.join(folder, "torn.lct.gz"), bytes(torn)), "--speed", "0", "--format", "json")
     equal([r.code, r.json["exit"], r.json["partial"]], [2, 2, True], repr(r))
+    r = run(folder, os.path.join(folder, "torn.lct.gz"), "--speed", "0")
+    true(re.search(r"torn\.lct\.gz: record [0-9]+ at offset [0-9]+: gzip: ", r.errors), repr(r))
+    contains(r.text, "\nnot all could be read: the figures are partial\n")
+    true("interrupted" not in r.text, repr(r))
 
 
 @test
