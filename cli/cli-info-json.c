@@ -177,7 +177,7 @@ add_times (LmtJsonWriter *json, const LmtReaderStats *stats)
 void
 info_json_file (LmtJsonWriter *json, const InfoFile *file)
 {
-  add_string (json, "file", file->shown);
+  lmt_json_writer_path (json, "file", file->path);
   add_header (json, file->header);
   add_time (json, "duration_s", TRUE, file->stats->duration_s);
   add_uint (json, "bytes", file->stats->bytes);
@@ -192,9 +192,9 @@ info_json_file (LmtJsonWriter *json, const InfoFile *file)
 }
 
 void
-info_json_header (LmtJsonWriter *json, const char *shown, const LmtHeader *header)
+info_json_header (LmtJsonWriter *json, const char *path, const LmtHeader *header)
 {
-  add_string (json, "file", shown);
+  lmt_json_writer_path (json, "file", path);
   lmt_json_writer_key (json, "header");
   info_json_value (json, lmt_header_get_body (header));
 }

@@ -89,7 +89,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (InfoStats, info_stats_free)
  */
 typedef struct
 {
-  const char *shown;
+  const char *path;
+  const char *shown; /* the path as messages show it: valid UTF-8 */
   LmtHeader *header; /* borrowed from the reader */
   const LmtReaderStats *stats;
   LmtReader *reader;
@@ -120,7 +121,7 @@ void info_text_record (GString *out, const LmtRecord *record);
 
 /* Members of the file's object. */
 void info_json_file (LmtJsonWriter *json, const InfoFile *file);
-void info_json_header (LmtJsonWriter *json, const char *shown, const LmtHeader *header);
+void info_json_header (LmtJsonWriter *json, const char *path, const LmtHeader *header);
 void info_json_record (LmtJsonWriter *json, const LmtRecord *record);
 /* A msgpack value; bytes as "0x…". */
 void info_json_value (LmtJsonWriter *json, LmtSpan value);

@@ -94,6 +94,8 @@ cli_options_load_config (LmtOptions *options, const char *config, const char *se
       if (usual != NULL && g_error_matches (inner, G_FILE_ERROR, G_FILE_ERROR_NOENT))
         return TRUE;
       g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot read the configuration: %s", name, inner->message);
+      if (error != NULL)
+        lmt_error_set_place (*error, path, -1);
       return FALSE;
     }
   if (len == 0)
@@ -101,6 +103,8 @@ cli_options_load_config (LmtOptions *options, const char *config, const char *se
   if (!g_key_file_load_from_data (file, data, len, G_KEY_FILE_NONE, &inner))
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected a key file, found: %s", name, inner->message);
+      if (error != NULL)
+        lmt_error_set_place (*error, path, -1);
       return FALSE;
     }
   return lmt_options_parse_key_file (options, file, "lmtrace", name, error)

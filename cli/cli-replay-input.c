@@ -133,6 +133,8 @@ add_level (ReplayPrepared *prepared, LmtRegistry *registry, LmtOptions *options,
   if (level == NULL)
     {
       g_prefix_error (error, "%s: ", shown);
+      if (error != NULL)
+        lmt_error_set_place (*error, prepared->first_path, -1);
       return FALSE;
     }
   if (level->configure == NULL)
@@ -206,6 +208,8 @@ check_schema (ReplayFile *file, const ReplayConfig *config, GError **error)
                "%s: frame 0 at offset 0: trace_schema_version: expected 1 to %d, found %" G_GINT64_FORMAT
                " (--allow-unknown-schema replays it all the same)",
                file->shown, LMT_SCHEMA_KNOWN_MAX, schema);
+  if (error != NULL)
+    lmt_error_set_place (*error, file->path, 0);
   return FALSE;
 }
 
@@ -255,24 +259,11 @@ check_levels (GPtrArray *files, GError **error)
         continue;
       g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: level: expected \"%s\" as in %s, found \"%s\"", file->shown, expected,
                    first->shown, found);
+      if (error != NULL)
+        lmt_error_set_place (*error, file->path, -1);
       return FALSE;
     }
   return TRUE;
-}
-
-void
-replay_write_path (LmtJsonWriter *json, const char *key, const char *path)
-{
-  lmt_json_writer_key (json, key);
-  lmt_json_writer_string (json, path);
-  if (g_utf8_validate (path, -1, NULL))
-    return;
-  g_autofree char *hex_key = g_strdup_printf ("%s_hex", key);
-  g_autoptr (GString) hex = g_string_new (NULL);
-  for (const char *p = path; *p != '\0'; p++)
-    g_string_append_printf (hex, "%02x", (guchar)*p);
-  lmt_json_writer_key (json, hex_key);
-  lmt_json_writer_string (json, hex->str);
 }
 
 static gboolean

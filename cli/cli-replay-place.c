@@ -15,6 +15,8 @@ static gboolean
 fail (GError **error, const char *flag, const char *path, const char *what, int code)
 {
   g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: %s: %s: %s", flag, path, what, g_strerror (code));
+  if (error != NULL)
+    lmt_error_set_place (*error, path, -1);
   return FALSE;
 }
 

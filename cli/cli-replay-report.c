@@ -76,7 +76,7 @@ extra_members (ReplayRun *run, const CliReplayResult *result, const LmtReport *r
   json = lmt_json_writer_new (out, LMT_JSON_STYLE_SPACED);
   lmt_json_writer_begin_object (json);
   if (run->files->len == 1)
-    replay_write_path (json, "trace", run->file->path);
+    lmt_json_writer_path (json, "trace", run->file->path);
   else
     {
       lmt_json_writer_key (json, "trace");

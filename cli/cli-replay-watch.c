@@ -143,7 +143,7 @@ write_stats (ReplayRun *run, guint64 done, gint64 lag_ns, gint64 now)
   lmt_json_writer_begin_object (json);
   lmt_json_writer_key (json, "elapsed_s");
   lmt_json_writer_double (json, (double)(now - run->began_ns) / 1e9);
-  replay_write_path (json, "file", run->file->path);
+  lmt_json_writer_path (json, "file", run->file->path);
   lmt_json_writer_key (json, "n");
   lmt_json_writer_uint (json, done);
   lmt_json_writer_key (json, "total");

@@ -97,8 +97,6 @@ void replay_file_free (ReplayFile *file);
  */
 GPtrArray *replay_open_files (const LmtCommandContext *context, const ReplayConfig *config, ReplayPrepared *prepared,
                               int *exit_code, GError **error);
-/* Member @key (and @key_hex, if @path is no UTF-8) of the object being written. */
-void replay_write_path (LmtJsonWriter *json, const char *key, const char *path);
 /* Reads the file once for its number of records and its span, and goes back; nothing on pipes and above 1 GiB. FALSE:
  * interrupted, or
  * @error. */

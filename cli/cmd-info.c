@@ -219,6 +219,8 @@ make_select (InfoRead *read, GError **error)
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "%s: level \"%s\": its records can't be selected by what is in them",
                    lmt_reader_get_shown_name (read->reader), lmt_header_get_level (lmt_reader_get_header (read->reader)));
+      if (error != NULL)
+        lmt_error_set_place (*error, lmt_reader_get_name (read->reader), -1);
       return FALSE;
     }
   return TRUE;
@@ -324,7 +326,8 @@ show_file (InfoRead *read)
 {
   InfoRun *run = read->run;
   Addition level, stats;
-  InfoFile file = { .shown = lmt_reader_get_shown_name (read->reader),
+  InfoFile file = { .path = lmt_reader_get_name (read->reader),
+                    .shown = lmt_reader_get_shown_name (read->reader),
                     .header = lmt_reader_get_header (read->reader),
                     .stats = lmt_reader_get_stats (read->reader),
                     .reader = read->reader,
@@ -406,8 +409,7 @@ read_file (InfoRead *read, GError **error)
     read->stats = info_stats_new (run->config, window_of (read), read->level, read->info);
   if (run->printing && run->json != NULL)
     {
-      lmt_json_writer_key (run->json, "file");
-      lmt_json_writer_string (run->json, lmt_reader_get_shown_name (read->reader));
+      lmt_json_writer_path (run->json, "file", lmt_reader_get_name (read->reader));
       lmt_json_writer_key (run->json, "records");
       lmt_json_writer_begin_array (run->json);
     }
@@ -486,11 +488,8 @@ refuse_file (InfoRun *run, const char *path, GError *failure, GError **error)
   lmt_log_failure (failure->message);
   if (run->json != NULL)
     {
-      g_autofree char *shown = g_filename_display_name (path);
-
       lmt_json_writer_begin_object (run->json);
-      lmt_json_writer_key (run->json, "file");
-      lmt_json_writer_string (run->json, shown);
+      lmt_json_writer_path (run->json, "file", path);
       lmt_json_writer_key (run->json, "error");
       lmt_json_writer_string (run->json, failure->message);
       lmt_json_writer_end_object (run->json);
@@ -516,7 +515,7 @@ info_file (InfoRun *run, const char *path, GError **error)
         {
           info_text_header (run->text, lmt_reader_get_shown_name (read.reader), lmt_reader_get_header (read.reader));
           if (run->json != NULL)
-            info_json_header (run->json, lmt_reader_get_shown_name (read.reader), lmt_reader_get_header (read.reader));
+            info_json_header (run->json, lmt_reader_get_name (read.reader), lmt_reader_get_header (read.reader));
         }
       else if (!read_file (&read, &failure))
         {

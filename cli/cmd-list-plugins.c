@@ -405,7 +405,7 @@ write_plugin (LmtJsonWriter *writer, LmtRegistry *registry, LmtPluginInfo *info)
   write_text (writer, "state", state_words[state]);
   write_text (writer, "reason", state == LMT_PLUGIN_REFUSED ? lmt_plugin_info_get_reason (info) : NULL);
   write_text (writer, "shadowed_by", state == LMT_PLUGIN_SHADOWED ? lmt_plugin_info_get_reason (info) : NULL);
-  write_text (writer, "path", lmt_plugin_info_get_path (info));
+  lmt_json_writer_path (writer, "path", lmt_plugin_info_get_path (info));
   for (guint i = 0; i < G_N_ELEMENTS (lists); i++)
     {
       EntryWriter into = { writer, lists[i].kind, registry };

@@ -453,7 +453,7 @@ gather (ReplayRun *run, const LmtReport *report, const char *csv, Report *all)
     g_string_append (all->metrics, ", ");
   json = lmt_json_writer_new (all->metrics, LMT_JSON_STYLE_SPACED);
   lmt_json_writer_begin_object (json);
-  replay_write_path (json, "file", run->file->path);
+  lmt_json_writer_path (json, "file", run->file->path);
   lmt_json_writer_key (json, "exit");
   lmt_json_writer_int (json, run->exit_code);
   lmt_json_writer_key (json, "partial");

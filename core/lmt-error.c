@@ -3,11 +3,64 @@
 
 #include <string.h>
 
+/* What an error of our domain carries beside its message. */
+typedef struct
+{
+  char *file;
+  gint64 offset;
+} LmtErrorPrivate;
+
+static void
+lmt_error_private_init (LmtErrorPrivate *place)
+{
+  place->offset = -1;
+}
+
+static void
+lmt_error_private_copy (const LmtErrorPrivate *from, LmtErrorPrivate *to)
+{
+  to->file = g_strdup (from->file);
+  to->offset = from->offset;
+}
+
+static void
+lmt_error_private_clear (LmtErrorPrivate *place)
+{
+  g_free (place->file);
+}
+
+G_DEFINE_EXTENDED_ERROR (LmtError, lmt_error)
+
 /* The words are names; the formatter takes them for differences. */
 /* clang-format off */
-G_DEFINE_QUARK (lmt-error-quark, lmt_error)
 G_DEFINE_QUARK (lmt-l2-error-quark, lmt_l2_error)
 /* clang-format on */
+
+void
+lmt_error_set_place (GError *error, const char *file, gint64 offset)
+{
+  LmtErrorPrivate *place;
+
+  if (error == NULL || error->domain != LMT_ERROR)
+    return;
+  place = lmt_error_get_private (error);
+  if (place->file == NULL)
+    place->file = g_strdup (file);
+  if (place->offset < 0)
+    place->offset = offset;
+}
+
+const char *
+lmt_error_get_file (const GError *error)
+{
+  return error != NULL && error->domain == LMT_ERROR ? lmt_error_get_private (error)->file : NULL;
+}
+
+gint64
+lmt_error_get_offset (const GError *error)
+{
+  return error != NULL && error->domain == LMT_ERROR ? lmt_error_get_private (error)->offset : -1;
+}
 
 /* @where holds at most one "%u"; it comes from our own tables, but printf() never sees it all the same. */
 static void

@@ -390,6 +390,21 @@ json_write_value (LmtJsonWriter *writer, const LmtJson *json, gboolean sort_keys
 }
 
 void
+lmt_json_writer_path (LmtJsonWriter *writer, const char *key, const char *path)
+{
+  lmt_json_writer_key (writer, key);
+  lmt_json_writer_string (writer, path);
+  if (path == NULL || g_utf8_validate (path, -1, NULL))
+    return;
+  g_autofree char *hex_key = g_strdup_printf ("%s_hex", key);
+  g_autoptr (GString) hex = g_string_new (NULL);
+  for (const char *p = path; *p != '\0'; p++)
+    g_string_append_printf (hex, "%02x", (guchar)*p);
+  lmt_json_writer_key (writer, hex_key);
+  lmt_json_writer_string (writer, hex->str);
+}
+
+void
 lmt_json_writer_value (LmtJsonWriter *writer, const LmtJson *json)
 {
   json_write_value (writer, json, FALSE);

@@ -72,6 +72,8 @@ output_fail (const char *path, const char *what, GError **error)
   const int code = errno;
   g_autofree char *name = g_filename_display_name (path);
   g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: %s: %s", name, what, g_strerror (code));
+  if (error != NULL)
+    lmt_error_set_place (*error, path, -1);
   return FALSE;
 }
 
@@ -400,31 +402,6 @@ output_error_word (const GError *error)
   return words[error->code];
 }
 
-/* Messages read `FILE: record N at offset O: …`: the file's name is what stands before the first colon of errors about files. */
-static char *
-output_error_file (const GError *error)
-{
-  const char *const colon = strstr (error->message, ": ");
-  if (colon == NULL || error->domain != LMT_ERROR || error->message[0] == '-')
-    return NULL;
-  switch (error->code)
-    {
-    case LMT_ERROR_IO:
-    case LMT_ERROR_TRUNCATED:
-    case LMT_ERROR_CORRUPT:
-    case LMT_ERROR_VERSION:
-    case LMT_ERROR_NO_LEVEL:
-    case LMT_ERROR_PLUGIN_OPEN:
-    case LMT_ERROR_PLUGIN_ABI:
-    case LMT_ERROR_PLUGIN_TABLE:
-    case LMT_ERROR_PLUGIN_CLASH:
-    case LMT_ERROR_PLUGIN_LOAD:
-      return g_strndup (error->message, (gsize)(colon - error->message));
-    default:
-      return NULL;
-    }
-}
-
 void
 lmt_output_failure (LmtOutput *output, const GError *error, int exit_code)
 {
@@ -432,8 +409,8 @@ lmt_output_failure (LmtOutput *output, const GError *error, int exit_code)
 
   if (output->format != LMT_FORMAT_JSON || output->quiet)
     return;
-  g_autofree char *file = output_error_file (error);
-  const char *const place = strstr (error->message, " at offset ");
+  const char *const file = lmt_error_get_file (error);
+  const gint64 offset = lmt_error_get_offset (error);
   GString *const out = g_string_new (NULL);
   LmtJsonWriter *const json = lmt_json_writer_new (out, LMT_JSON_STYLE_INDENT);
   output_begin_envelope (output, json);
@@ -443,13 +420,12 @@ lmt_output_failure (LmtOutput *output, const GError *error, int exit_code)
   lmt_json_writer_string (json, output_error_word (error));
   lmt_json_writer_key (json, "message");
   lmt_json_writer_string (json, error->message);
-  lmt_json_writer_key (json, "file");
-  lmt_json_writer_string (json, file);
+  lmt_json_writer_path (json, "file", file);
   lmt_json_writer_key (json, "offset");
-  if (place == NULL)
+  if (offset < 0)
     lmt_json_writer_null (json);
   else
-    lmt_json_writer_uint (json, g_ascii_strtoull (place + strlen (" at offset "), NULL, 10));
+    lmt_json_writer_int (json, offset);
   lmt_json_writer_end_object (json);
   output_end_envelope (output, json, exit_code == 130, exit_code); /* interrupted */
   lmt_json_writer_free (json);

@@ -255,6 +255,8 @@ open_once (LmtRegistry *registry, LmtPluginInfo *info, gboolean named, GError **
   if (info->state != LMT_PLUGIN_NOT_OPENED)
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_PLUGIN_OPEN, "%s: %s", info->path, info->reason);
+      if (error != NULL)
+        lmt_error_set_place (*error, info->path, -1);
       return FALSE;
     }
   if (open_plugin (registry, info, &ours, &said))
@@ -274,6 +276,7 @@ open_once (LmtRegistry *registry, LmtPluginInfo *info, gboolean named, GError **
   if (named)
     {
       g_prefix_error (&said, "%s: ", info->path);
+      lmt_error_set_place (said, info->path, -1);
       g_propagate_error (error, g_steal_pointer (&said));
     }
   return FALSE;
@@ -291,6 +294,8 @@ lmt_registry_load_file (LmtRegistry *registry, const char *path, GError **error)
       g_autofree char *shown = g_filename_display_name (path);
 
       g_set_error (error, LMT_ERROR, LMT_ERROR_PLUGIN_OPEN, "%s: cannot open: %s", shown, g_strerror (saved));
+      if (error != NULL)
+        lmt_error_set_place (*error, path, -1);
       return FALSE;
     }
   if (!S_ISREG (st.st_mode))
@@ -299,6 +304,8 @@ lmt_registry_load_file (LmtRegistry *registry, const char *path, GError **error)
 
       g_set_error (error, LMT_ERROR, LMT_ERROR_PLUGIN_OPEN, "%s: cannot open: expected a file, found %s", shown,
                    S_ISDIR (st.st_mode) ? "a folder" : "something else");
+      if (error != NULL)
+        lmt_error_set_place (*error, path, -1);
       return FALSE;
     }
   return open_once (registry, note_file (registry, path, &st), TRUE, error);

@@ -461,6 +461,8 @@ refuse_header (LmtReader *reader, gint code, GError **error, const char *format,
   if (reader->source_failed)
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: %s", reader->shown, lmt_source_get_error (reader->source));
+      if (error != NULL)
+        lmt_error_set_place (*error, reader->name, -1);
       return FALSE;
     }
   va_start (args, format);
@@ -471,6 +473,8 @@ refuse_header (LmtReader *reader, gint code, GError **error, const char *format,
                  reader->shown, text);
   else
     g_set_error (error, LMT_ERROR, code, "%s: frame 0 at offset 0: %s", reader->shown, text);
+  if (error != NULL)
+    lmt_error_set_place (*error, reader->name, 0);
   return FALSE;
 }
 
@@ -507,6 +511,8 @@ lmt_reader_read_header (LmtReader *reader, GError **error)
   if (reader->header == NULL)
     {
       reader->done = TRUE;
+      if (error != NULL)
+        lmt_error_set_place (*error, reader->name, 0);
       return FALSE;
     }
   reader->frame = 1;
@@ -522,6 +528,8 @@ lmt_reader_finish (LmtReader *reader, GError **error)
     return TRUE;
   g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: record %" G_GUINT64_FORMAT " at offset %" G_GUINT64_FORMAT ": %s",
                reader->shown, reader->frame, reader->stats.tail_offset, lmt_source_get_error (reader->source));
+  if (error != NULL)
+    lmt_error_set_place (*error, reader->name, (gint64)reader->stats.tail_offset);
   return FALSE;
 }
 

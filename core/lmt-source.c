@@ -84,6 +84,8 @@ lmt_source_open (const char *path, const char *shown, GError **error)
   if (fd < 0 || fstat (fd, &st) != 0)
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot open: %s", shown, g_strerror (errno));
+      if (error != NULL)
+        lmt_error_set_place (*error, path, -1);
       if (fd >= 0 && !is_stdin)
         close (fd);
       return NULL;

@@ -67,6 +67,8 @@ lmt_writer_new (const char *path, GError **error)
   if (fd < 0)
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot open for writing: %s", shown, g_strerror (errno));
+      if (error != NULL)
+        lmt_error_set_place (*error, path, -1);
       return NULL;
     }
   writer = g_new0 (LmtWriter, 1);

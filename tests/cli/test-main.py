@@ -230,5 +230,29 @@ def old_name(folder):
     equal(done.stdout, lmtrace("version").out)
 
 
+@test
+def a_failure_names_its_file_for_machines(folder):
+    """From what is known, not out of the message: a name may hold what parts a message's members, or be no UTF-8."""
+    import os
+    odd = os.path.join(os.fsencode(folder), b"at offset 7: record \xff.lct")
+    with open(odd, "wb") as f:
+        f.write(b"\x00\x00\x00\x09\x81")
+    shown = odd.decode("utf-8", "replace")
+    error = lmtrace("replay", odd, "--format", "json").json["error"]
+    equal([error["code"], error["file"], error["offset"], error["file_hex"]], ["truncated", shown, 0, odd.hex()])
+    missing = os.path.join(folder, "not: here.lct")
+    error = lmtrace("replay", missing, "--format", "json").json["error"]
+    equal([error["code"], error["file"], error["offset"], "file_hex" in error], ["io", missing, None, False])
+    error = lmtrace("info", "--config", missing, odd, "--format", "json").json["error"]
+    equal([error["file"], error["offset"]], [missing, None])
+    error = lmtrace("info", "--plugin", missing, odd, "--format", "json").json["error"]
+    equal([error["code"], error["file"]], ["plugin-open", missing])
+    error = lmtrace("info", odd, "--nosuch", "--format", "json").json["error"]
+    equal([error["file"], error["offset"]], [None, None])
+    found = lmtrace("info", odd, "--format", "json").json
+    equal([part for part in found["metrics"]["files"] if "file_hex" in part][0]["file_hex"] if "files" in found.get("metrics", {})
+          else found["error"]["file_hex"], odd.hex())
+
+
 if __name__ == "__main__":
     sys.exit(test.main())

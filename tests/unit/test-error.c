@@ -60,8 +60,31 @@ test_detail (void)
 static void
 test_domains (void)
 {
-  g_assert_cmpstr (g_quark_to_string (LMT_ERROR), ==, "lmt-error-quark");
+  g_assert_cmpstr (g_quark_to_string (LMT_ERROR), ==, "LmtError");
   g_assert_cmpstr (g_quark_to_string (LMT_L2_ERROR), ==, "lmt-l2-error-quark");
+}
+
+/* Where it was, beside the message: set by whoever is nearest to the trouble, kept on the way up. */
+static void
+test_place (void)
+{
+  g_autoptr (GError) error = g_error_new_literal (LMT_ERROR, LMT_ERROR_CORRUPT, "a: b.lct: not-a-map");
+  g_autoptr (GError) copy = NULL;
+  g_autoptr (GError) other = g_error_new_literal (LMT_L2_ERROR, 1, "fs: not found");
+
+  g_assert_null (lmt_error_get_file (error));
+  g_assert_cmpint (lmt_error_get_offset (error), ==, -1);
+  lmt_error_set_place (error, "a: b\xff.lct", -1);
+  lmt_error_set_place (error, "another", 17);
+  g_prefix_error (&error, "in front: ");
+  copy = g_error_copy (error);
+  g_assert_cmpstr (lmt_error_get_file (copy), ==, "a: b\xff.lct");
+  g_assert_cmpint (lmt_error_get_offset (copy), ==, 17);
+  lmt_error_set_place (other, "x", 1);
+  lmt_error_set_place (NULL, "x", 1);
+  g_assert_null (lmt_error_get_file (other));
+  g_assert_cmpint (lmt_error_get_offset (other), ==, -1);
+  g_assert_null (lmt_error_get_file (NULL));
 }
 
 int
@@ -71,5 +94,6 @@ main (int argc, char **argv)
   g_test_add_func ("/error/to-string", test_to_string);
   g_test_add_func ("/error/detail", test_detail);
   g_test_add_func ("/error/domains", test_domains);
+  g_test_add_func ("/error/place", test_place);
   return g_test_run ();
 }

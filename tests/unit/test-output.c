@@ -171,7 +171,9 @@ test_failure (void)
 {
   if (g_test_subprocess ())
     {
-      g_autoptr (GError) error = g_error_new (LMT_ERROR, LMT_ERROR_CORRUPT, "a.lct: record 17 at offset 10815: not-a-map");
+      g_autoptr (GError) error = g_error_new (LMT_ERROR, LMT_ERROR_CORRUPT, "a: b.lct: record 17 at offset 10815: not-a-map");
+      lmt_error_set_place (error, "a: b.lct", 10815);
+      lmt_error_set_place (error, "whoever is farther away", 1);
       g_autoptr (LmtOutput) output = lmt_output_new ("info", LMT_FORMAT_JSON, NULL, FALSE, NULL);
       lmt_output_failure (output, error, 2);
       g_autoptr (LmtOutput) text = lmt_output_new ("info", LMT_FORMAT_TEXT, NULL, FALSE, NULL);
@@ -181,7 +183,7 @@ test_failure (void)
   g_test_trap_subprocess (NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
   g_test_trap_assert_passed ();
   g_test_trap_assert_stdout ("*\"schema\": \"lmtrace/info/1\",\n  \"error\": {\n    \"code\": \"corrupt\",\n"
-                             "    \"message\": \"a.lct: record 17 at offset 10815: not-a-map\",\n    \"file\": \"a.lct\",\n"
+                             "    \"message\": \"a: b.lct: record 17 at offset 10815: not-a-map\",\n    \"file\": \"a: b.lct\",\n"
                              "    \"offset\": 10815\n  },\n  \"warnings\": ?],\n  \"partial\": false,\n  \"exit\": 2\n}\n*");
   g_test_trap_assert_stdout_unmatched ("*metrics*");
 }

@@ -73,6 +73,8 @@ void lmt_json_writer_int (LmtJsonWriter *writer, gint64 value);
 void lmt_json_writer_uint (LmtJsonWriter *writer, guint64 value);
 void lmt_json_writer_double (LmtJsonWriter *writer, double value); /* not finite: null */
 void lmt_json_writer_string (LmtJsonWriter *writer, const char *value); /* NULL: null; bad UTF-8 as U+FFFD */
+/* Member @key with a file's name; if @path is no UTF-8, also member @key_hex with its bytes in hexadecimal (cli.md 8.5). NULL: null. */
+void lmt_json_writer_path (LmtJsonWriter *writer, const char *key, const char *path);
 void lmt_json_writer_string_len (LmtJsonWriter *writer, const char *value, gsize len);
 void lmt_json_writer_value (LmtJsonWriter *writer, const LmtJson *json);
 
