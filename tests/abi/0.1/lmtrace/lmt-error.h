@@ -64,14 +64,14 @@ GQuark lmt_error_quark (void);
  * @file: (nullable) (type filename): as it was named, in whatever bytes; NULL leaves the file that is set
  * @offset: in bytes from the start of @file; below 0 leaves the offset that is set
  *
- * Which file the error is about, for machines: messages say it to people. What is set first stays: whoever knows best is nearest to
- * the trouble. Kept by g_error_copy(), g_propagate_error() and g_prefix_error().
+ * Which file the error is about, for machines: messages say it to people. What is set first stays: whoever knows best is nearest
+ * to the trouble. Kept by g_error_copy(), g_propagate_error() and g_prefix_error().
  *
  * Since: 0.1
  */
 void lmt_error_set_place (GError *error, const char *file, gint64 offset);
-const char *lmt_error_get_file (const GError *error);  /* (nullable) (transfer none): as long as @error */
-gint64 lmt_error_get_offset (const GError *error);     /* -1: none */
+const char *lmt_error_get_file (const GError *error); /* (nullable) (transfer none): as long as @error */
+gint64 lmt_error_get_offset (const GError *error);    /* -1: none */
 
 /**
  * LMT_L2_ERROR:

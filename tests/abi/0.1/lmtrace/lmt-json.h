@@ -6,8 +6,8 @@
 G_BEGIN_DECLS
 
 /**
- * Exact JSON: integers stay integers (to 2^64-1), members keep their order, repeated members are seen, floats print as the shortest
- * text that reads back (cli.md 1.4), non-ASCII as \uXXXX, NaN and infinity never leave (null instead).
+ * Exact JSON: integers stay integers (to 2^64-1), members keep their order, repeated members are seen, floats print as the
+ * shortest text that reads back (cli.md 1.4), non-ASCII as \uXXXX, NaN and infinity never leave (null instead).
  */
 typedef enum
 {
@@ -71,9 +71,10 @@ void lmt_json_writer_null (LmtJsonWriter *writer);
 void lmt_json_writer_bool (LmtJsonWriter *writer, gboolean value);
 void lmt_json_writer_int (LmtJsonWriter *writer, gint64 value);
 void lmt_json_writer_uint (LmtJsonWriter *writer, guint64 value);
-void lmt_json_writer_double (LmtJsonWriter *writer, double value); /* not finite: null */
+void lmt_json_writer_double (LmtJsonWriter *writer, double value);      /* not finite: null */
 void lmt_json_writer_string (LmtJsonWriter *writer, const char *value); /* NULL: null; bad UTF-8 as U+FFFD */
-/* Member @key with a file's name; if @path is no UTF-8, also member @key_hex with its bytes in hexadecimal (cli.md 8.5). NULL: null. */
+/* Member @key with a file's name; if @path is no UTF-8, also member @key_hex with its bytes in hexadecimal (cli.md 8.5). NULL:
+ * null. */
 void lmt_json_writer_path (LmtJsonWriter *writer, const char *key, const char *path);
 void lmt_json_writer_string_len (LmtJsonWriter *writer, const char *value, gsize len);
 void lmt_json_writer_value (LmtJsonWriter *writer, const LmtJson *json);
