@@ -148,6 +148,7 @@ io_done (LmtL2 *l2, guint32 slot_index, gboolean in_submit)
   else
     lmt_stats_add (l2->figures.service[task->kind], l2->now - start);
   lmt_stats_add (l2->figures.queue[task->kind], start - task->submit_ns);
+  lmt_stats_add (l2->figures.completion[task->kind], l2->now - task->submit_ns);
   if (G_UNLIKELY (l2->observe != NULL))
     l2->observe (l2->observe_data, io, slot->submit_ns, l2->now);
   guint raw = checked_code (l2, task, slot->index, io) | OP_HOLDS;

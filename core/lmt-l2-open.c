@@ -283,6 +283,8 @@ make_slots (LmtL2 *l2)
       l2->figures.queue[kind] = lmt_stats_new ();
       lmt_stats_reserve (l2->figures.service[kind]);
       lmt_stats_reserve (l2->figures.queue[kind]);
+      l2->figures.completion[kind] = lmt_stats_new ();
+      lmt_stats_reserve (l2->figures.completion[kind]);
     }
 }
 
@@ -474,6 +476,7 @@ lmt_l2_free (LmtL2 *l2)
         close (l2->event_fds[kind]);
       g_clear_pointer (&l2->figures.service[kind], lmt_stats_free);
       g_clear_pointer (&l2->figures.queue[kind], lmt_stats_free);
+      g_clear_pointer (&l2->figures.completion[kind], lmt_stats_free);
     }
   for (guint i = 0; i < l2->messages->len; i++)
     g_free (g_array_index (l2->messages, LmtL2MessageCount, i).kind);

@@ -38,25 +38,31 @@ G_BEGIN_DECLS
 
 /**
  * LmtPluginDescriptor: what lmt_plugin_get() returns. struct_size and abi never move.
+ * @load: calls lmt_registrar_add_…() and does nothing else. FALSE with an error: nothing of the plugin stays, it is listed as refused
+ * @unload: (nullable): frees memory of the plugin's own when the registry goes; the code stays mapped
  */
 typedef struct
 {
   guint32 struct_size;
   guint32 abi;
-  const char *name; /* `[a-z][a-z0-9_-]*` */
-  const char *version;
-  const char *licence;
-  const char *summary;
+  const char *name;    /* `[a-z][a-z0-9_-]*`; of two plugins of one name the first found wins */
+  const char *version; /* any text; shown by list-plugins and check-adapter */
+  const char *licence; /* SPDX */
+  const char *summary; /* one line, no final stop */
   gboolean (*load) (LmtRegistrar *registrar, GError **error);
   void (*unload) (void);
 } LmtPluginDescriptor;
 
+/* Each hands over one table. FALSE: refused (name taken, table too short, required callback missing); return FALSE from load, then. The table is
+ * copied; strings and tables it points to live as long as the process. Only inside load, on its thread. */
 gboolean lmt_registrar_add_level (LmtRegistrar *registrar, const LmtLevelOps *ops, GError **error);
 gboolean lmt_registrar_add_handler (LmtRegistrar *registrar, const LmtHandlerOps *ops, GError **error);
 gboolean lmt_registrar_add_codec (LmtRegistrar *registrar, const LmtCodecOps *ops, GError **error);
 gboolean lmt_registrar_add_l2 (LmtRegistrar *registrar, const LmtL2Ops *ops, GError **error);
 gboolean lmt_registrar_add_command (LmtRegistrar *registrar, const LmtCommandOps *ops, GError **error);
 
+/* The one exported symbol of a plugin, at the end of its file:
+ * LMT_PLUGIN_DEFINE ("l2-mine", "0.1.0", "Apache-2.0", "Objects on my device", mine_load, NULL) */
 #define LMT_PLUGIN_DEFINE(name_, version_, licence_, summary_, load_, unload_)                                                   \
   G_BEGIN_DECLS                                                                                                                  \
   __attribute__ ((visibility ("default"))) const LmtPluginDescriptor *lmt_plugin_get (void);                                     \

@@ -277,6 +277,9 @@ check_run (const LmtCommandContext *context, GError **error)
   if (check == NULL)
     return 2;
   session.check = check;
+  if ((kit_scenario_get_info (check)->flags & LMT_L2_INFO_FAULTS) != 0)
+    lmt_warnings_add (context->warnings, "faults",
+                      "the adapter makes results wrong on purpose: it is to be checked with every fault off");
   session.lines = g_array_new (FALSE, FALSE, sizeof (Line));
   g_array_set_clear_func (session.lines, line_clear);
   struct sigaction before_segv, before_bus, act = { .sa_handler = on_fault };

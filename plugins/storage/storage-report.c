@@ -215,13 +215,19 @@ add_misses (StorageSession *session, LmtReport *report)
 
 static const char *const kind_words[LMT_L2_N_KINDS] = { "store", "load", "lookup", "delete" };
 
+static gboolean
+is_error (guint code)
+{
+  return code != LMT_L2_OK && code != LMT_L2_PRESENT && code != LMT_L2_NOT_FOUND;
+}
+
 static guint64
 errors_of (const LmtL2Figures *figures, guint kind)
 {
   guint64 n = 0;
 
   for (guint code = 0; code < LMT_L2_N_CODES; code++)
-    if (code != LMT_L2_OK && code != LMT_L2_PRESENT && code != LMT_L2_NOT_FOUND)
+    if (is_error (code))
       n += figures->codes[kind][code];
   return n;
 }
@@ -284,6 +290,7 @@ write_kind (LmtJsonWriter *json, const LmtL2Figures *figures, guint kind)
         lmt_json_writer_uint (json, figures->codes[kind][code]);
       }
   lmt_json_writer_end_object (json);
+  write_latency (json, "completion", figures->completion[kind]);
   write_latency (json, "service", figures->service[kind]);
   write_latency (json, "queue", figures->queue[kind]);
   lmt_json_writer_end_object (json);
@@ -318,12 +325,12 @@ write_l2 (LmtJsonWriter *json, LmtL2 *l2)
 
 /* Entry with a star where the samples are too few for the percentile. */
 static void
-add_percentile (LmtSection *section, guint kind, LmtStats *stats, const char *name, guint per_mille, guint64 enough,
-                gboolean *thin)
+add_percentile (LmtSection *section, guint kind, const char *what, LmtStats *stats, const char *name, guint per_mille,
+                guint64 enough, gboolean *thin)
 {
-  g_autofree char *key = g_strdup_printf ("%s_%s_ms", kind_words[kind], name);
+  g_autofree char *key = g_strdup_printf ("%s_%s_%s_ms", kind_words[kind], what, name);
   gboolean few = lmt_stats_count (stats) < enough;
-  g_autofree char *label = g_strdup_printf ("%s completion %s (ms)%s", kind_words[kind], name, few ? "*" : "");
+  g_autofree char *label = g_strdup_printf ("%s %s %s (ms)%s", kind_words[kind], what, name, few ? "*" : "");
 
   *thin |= few;
   lmt_section_add_rounded (section, key, label, (double)lmt_stats_percentile (stats, per_mille, LMT_RANK_NEAREST) / 1e6);
@@ -337,19 +344,37 @@ add_l2_kind (LmtSection *section, const LmtL2Figures *figures, guint kind, gbool
   g_autofree char *errors_label = g_strconcat (kind_words[kind], " errors", NULL);
   g_autofree char *rate_key = g_strconcat (kind_words[kind], "_bytes_per_s", NULL);
   g_autofree char *rate_label = g_strconcat (kind_words[kind], " bytes/s while busy", NULL);
-  LmtStats *service = figures->service[kind];
+  LmtStats *completion = figures->completion[kind];
 
   if (figures->ops[kind] == 0)
     return;
   lmt_section_add_int (section, ops_key, kind_words[kind], (gint64)figures->ops[kind]);
   lmt_section_add_int (section, errors_key, errors_label, (gint64)errors_of (figures, kind));
+  for (guint code = 0; code < LMT_L2_N_CODES; code++)
+    if (is_error (code) && figures->codes[kind][code] > 0)
+      {
+        g_autofree char *key = g_strdup_printf ("%s_%s", kind_words[kind], lmt_l2_code_name (code));
+        g_autofree char *label = g_strdup_printf ("  %s", lmt_l2_code_name (code));
+
+        lmt_section_add_int (section, key, label, (gint64)figures->codes[kind][code]);
+      }
+  if (moves_bytes (kind))
+    {
+      g_autofree char *key = g_strconcat (kind_words[kind], "_bytes", NULL);
+      g_autofree char *label = g_strconcat (kind_words[kind], " bytes", NULL);
+
+      lmt_section_add_size (section, key, label, figures->bytes[kind]);
+    }
   if (moves_bytes (kind) && figures->busy_ns > 0)
     lmt_section_add_size (section, rate_key, rate_label, bytes_per_s (figures, kind));
-  if (lmt_stats_count (service) == 0)
+  if (lmt_stats_count (completion) == 0)
     return;
-  add_percentile (section, kind, service, "p50", 500, 1, thin);
-  add_percentile (section, kind, service, "p99", 990, 100, thin);
-  add_percentile (section, kind, service, "p99.9", 999, 1000, thin);
+  add_percentile (section, kind, "completion", completion, "p50", 500, 1, thin);
+  add_percentile (section, kind, "completion", completion, "p99", 990, 100, thin);
+  add_percentile (section, kind, "completion", completion, "p99.9", 999, 1000, thin);
+  /* The part of it before the device: more depth, or a faster adapter? */
+  add_percentile (section, kind, "queue", figures->queue[kind], "p50", 500, 1, thin);
+  add_percentile (section, kind, "queue", figures->queue[kind], "p99", 990, 100, thin);
 }
 
 static void
@@ -373,6 +398,8 @@ add_l2 (StorageSession *session, LmtReport *report, gboolean *thin)
                             lmt_l2_get_used (l2));
       lmt_section_add_int (section, "depth_max", "depth max", figures->depth_max);
       lmt_section_add_double (section, "depth_mean", "depth mean while busy", figures->depth_mean);
+      if (figures->protocol_errors > 0)
+        lmt_section_add_int (section, "protocol_errors", "protocol errors of the plugin", (gint64)figures->protocol_errors);
       write_l2 (json, l2);
     }
   lmt_json_writer_end_array (json);

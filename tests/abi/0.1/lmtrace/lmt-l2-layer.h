@@ -167,10 +167,11 @@ typedef struct
   guint64 bytes[LMT_L2_N_KINDS];
   guint64 protocol_errors; /* io handed back twice, never submitted, after close */
   guint depth_max;
-  double depth_mean;                 /* time-weighted while anything was in flight */
-  gint64 busy_ns;                    /* something was in flight */
-  LmtStats *service[LMT_L2_N_KINDS]; /* io submit (or service start) to reap */
-  LmtStats *queue[LMT_L2_N_KINDS];   /* task submit to io submit */
+  double depth_mean;                    /* time-weighted while anything was in flight */
+  gint64 busy_ns;                       /* something was in flight */
+  LmtStats *service[LMT_L2_N_KINDS];    /* io submit (or service start) to reap */
+  LmtStats *queue[LMT_L2_N_KINDS];      /* task submit to io submit (or service start) */
+  LmtStats *completion[LMT_L2_N_KINDS]; /* both together: task submit to the end of the operation */
 } LmtL2Figures;
 const LmtL2Figures *lmt_l2_get_figures (LmtL2 *l2);
 

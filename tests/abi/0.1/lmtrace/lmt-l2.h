@@ -9,30 +9,53 @@
 G_BEGIN_DECLS
 
 /**
- * SECTION: the border of L2 adapters, member by member as l2-adapters.md 2.4 has it. A plugin moves single objects; core's
- * lmt-l2-layer makes tasks of them and owns locks, usage, capacity, depth, events and drain.
+ * SECTION: the border of L2 adapters. A plugin moves single objects; core's lmt-l2-layer makes tasks of them and owns ids,
+ * repeated keys, locks, one store per key in flight, usage per salt, capacity, depth, events, drain and deadline. So a plugin
+ * never sees a lock, a batch or two operations on one key at a time where one of them writes.
+ *
+ * Life of a handle: check (anything wrong with the configuration?), open, get_fd, register_memory, scan; then submit, flush, reap
+ * in any order; close. Life of an io: the core fills its "in" members and calls submit. DONE: the plugin filled "out" there and
+ * then. QUEUED: it is the plugin's, on any thread of it, until reap hands it back; "out" is filled before that. BUSY: nothing was
+ * taken. Threads: the core calls from one thread at a time per handle. A plugin's own threads may fill "out" and push to an
+ * LmtL2Queue. What a plugin promises: every io taken comes back exactly once, errors included; an object is found only when it is
+ * whole; an io, its key and its buffer aren't touched after they were handed back, and nothing at all after close has returned.
+ * Source: the contract of LMCache's L2 adapters (lookup, store, load, delete of objects under a key), split between core and
+ * plugin.
+ */
+/**
+ * LmtL2Code: how an operation ended; LmtL2Io.code. The numbers are those of LMT_L2_ERROR, too, and are only ever appended.
+ * Anything else in an io counts as IO and as an error of the plugin.
  */
 typedef enum
 {
-  LMT_L2_OK = 0,
-  LMT_L2_NOT_FOUND = 1,
-  LMT_L2_IO = 2,
-  LMT_L2_BUSY = 3,
-  LMT_L2_TIMEOUT = 4,
-  LMT_L2_DENIED = 5,
-  LMT_L2_NO_SPACE = 6,
-  LMT_L2_UNSUPPORTED = 7,
-  LMT_L2_DATA = 8,
-  LMT_L2_LOCKED = 9,
-  LMT_L2_CLOSED = 10,
-  LMT_L2_PRESENT = 11, /* store: was there already; counts as success */
+  LMT_L2_OK = 0,          /* store: written now; load: the buffer is filled; lookup: it is there; delete: it is gone */
+  LMT_L2_NOT_FOUND = 1,   /* no error: a miss */
+  LMT_L2_IO = 2,          /* the medium or the way to it; os_error says more */
+  LMT_L2_BUSY = 3,        /* out of something (descriptors): offered again with half the depth, three times at most */
+  LMT_L2_TIMEOUT = 4,     /* the plugin's own time limit, or LmtL2Io.deadline_ns */
+  LMT_L2_DENIED = 5,      /* permission, read-only medium, credentials */
+  LMT_L2_NO_SPACE = 6,    /* store: this object doesn't fit; nothing of it stays */
+  LMT_L2_UNSUPPORTED = 7, /* this key or size can't be (name too long) */
+  LMT_L2_DATA = 8,        /* load: there, but not what was stored: size, checksum. A miss; the next store repairs it */
+  LMT_L2_LOCKED = 9,      /* the core's: delete of a locked key. A plugin never says it */
+  LMT_L2_CLOSED = 10,     /* cancelled */
+  LMT_L2_PRESENT = 11,    /* store: was there already, with this size; counts as success, done_bytes is 0 */
 } LmtL2Code;
 enum
 {
   LMT_L2_N_CODES = 12
 };
-const char *lmt_l2_code_name (guint32 code); /* "ok", "not-found", "io", … */
+const char *lmt_l2_code_name (guint32 code); /* "ok", "not-found", "io", … Static; any number gives a text */
 
+/**
+ * LmtL2Kind: what is asked. @buffer and @buffer_bytes are those of the io.
+ * STORE: put buffer_bytes from buffer under the key. Look first: an object of that size is PRESENT and no byte is moved (objects
+ * don't change: the key holds a hash of the content); one of another size is damage and is replaced. Others may only ever see the
+ * old object, the new one or none. LOAD: fill the buffer with the object. Its size must be buffer_bytes exactly, else DATA; never
+ * write past buffer_bytes. LOOKUP: is it there? object_bytes = its size if that is known without reading it. expected_bytes: the
+ * size it should have, 0 = not known. DELETE: remove it. object_bytes = what it held. Only asked of plugins with
+ * LMT_L2_CAP_DELETE.
+ */
 typedef enum
 {
   LMT_L2_STORE = 0,
@@ -54,6 +77,7 @@ typedef enum
   LMT_L2_SUBMIT_BUSY = 2,   /* nothing was taken: offered again after the next reap */
 } LmtL2Submit;
 
+/* LmtL2Ops.threads: what the plugin stands; the core never calls more than this allows. A plugin that says nothing is safe. */
 enum
 {
   LMT_THREADS_ONE = 0,        /* one call at a time for the whole plugin */
@@ -61,17 +85,18 @@ enum
   LMT_THREADS_PARALLEL = 2,
 };
 
-/* LmtL2Info.capabilities */
+/* LmtL2Info.capabilities. What isn't claimed isn't asked for, and its scenarios don't apply in check-adapter; what is claimed is
+ * checked there. */
 enum
 {
-  LMT_L2_CAP_KEEP = 1 << 0, /* stored objects are found again */
-  LMT_L2_CAP_DATA = 1 << 1, /* their bytes come back */
-  LMT_L2_CAP_PERSIST = 1 << 2,
-  LMT_L2_CAP_DELETE = 1 << 3,
-  LMT_L2_CAP_CAPACITY = 1 << 4,
-  LMT_L2_CAP_TAMPER = 1 << 5,
-  LMT_L2_CAP_DIRECT = 1 << 6,
-  LMT_L2_CAP_REGISTER_MEMORY = 1 << 7,
+  LMT_L2_CAP_KEEP = 1 << 0,     /* stored objects are found again */
+  LMT_L2_CAP_DATA = 1 << 1,     /* their bytes come back; without, loads leave the buffer alone */
+  LMT_L2_CAP_PERSIST = 1 << 2,  /* objects outlive close and a killed process; brings scan */
+  LMT_L2_CAP_DELETE = 1 << 3,   /* DELETE works; needed for eviction */
+  LMT_L2_CAP_CAPACITY = 1 << 4, /* a limit can be set: an option flagged LMT_OPTION_CAPACITY, or LmtL2Info.capacity_bytes */
+  LMT_L2_CAP_TAMPER = 1 << 5,   /* LmtL2Ops.tamper works: check-adapter may damage objects */
+  LMT_L2_CAP_DIRECT = 1 << 6,   /* goes past the page cache; for reports */
+  LMT_L2_CAP_REGISTER_MEMORY = 1 << 7, /* LmtL2Ops.register_memory is worth calling */
 };
 
 /* LmtL2Info.flags */
@@ -121,19 +146,20 @@ typedef struct
   guint32 index; /* position in it, */
   guint32 count; /* how many keys it has */
   const LmtL2Key *key;
-  void *buffer; /* STORE, LOAD; NULL if the run keeps no data */
-  guint64 buffer_bytes;
-  gint32 region; /* number of the registered pool `buffer` lies in, or -1 */
+  void *buffer;         /* STORE, LOAD; NULL if the run keeps no data. Lent until the io is handed back. Any alignment */
+  guint64 buffer_bytes; /* the object's size; also without a buffer */
+  gint32 region;        /* number of the registered pool `buffer` lies in, or -1 */
   guint32 reserved0;
   guint64 expected_bytes; /* LOOKUP: size the object should have, 0 = unknown */
   gint64 deadline_ns;     /* host clock; 0 = none. Then core cancels; a plugin that knows better may answer TIMEOUT itself */
   /* out */
-  guint32 code;            /* LmtL2Code */
-  gint32 os_error;         /* errno or device status, 0 = none */
-  guint64 done_bytes;      /* moved */
-  guint64 object_bytes;    /* size of the object on the medium */
-  gint64 service_start_ns; /* host clock; 0 = unknown */
-  guint64 plugin[4];       /* scratch words of the plugin */
+  guint32 code;       /* LmtL2Code; is IO until the plugin writes it */
+  gint32 os_error;    /* errno or device status, 0 = none; for the report */
+  guint64 done_bytes; /* moved: OK of STORE and LOAD must say buffer_bytes here */
+  guint64
+      object_bytes; /* size of the object on the medium: the truth, also where it isn't the wanted one; 0 = not known (LOOKUP) */
+  gint64 service_start_ns; /* LmtL2Host.now_ns when the device's work began; splits queue from service time; 0 = unknown */
+  guint64 plugin[4];       /* scratch words of the plugin; 0 at submit */
   guint64 core[7];         /* the core's own; fills the cache line */
 } LmtL2Io;
 
@@ -141,7 +167,9 @@ typedef struct _LmtL2Queue LmtL2Queue;
 
 /**
  * LmtL2Host: what the core gives a handle; lives as long as it.
- * @now_ns: the injected clock: the only one a plugin models with
+ * @struct_size: a plugin that uses a member newer than the oldest lmtrace it supports checks this first; so with LmtL2Info and
+ * LmtL2Io
+ * @now_ns: the injected clock (ns, any origin, may jump): the only one a plugin models with. Any thread
  * @message: (kind, text): ten of a kind are shown, the rest counted. Any thread. A kind that begins with "info" is an info line,
  *   any other a warning. Text begins with the adapter's type: `fs: /data/kv: …`
  * @may_destroy: TRUE if the user named this very target with --yes-destroy
@@ -170,16 +198,21 @@ struct _LmtL2Host
   guint64 largest_object_bytes; /* 0 = unknown */
 };
 
+/**
+ * LmtL2Info: what open tells of the adapter; zero but for struct_size when it is called.
+ * @buffer_align, @length_align: bytes; what spares a copy (4096 for O_DIRECT). A wish: other buffers come, too, and are bounced,
+ * never refused
+ */
 struct _LmtL2Info
 {
   guint32 struct_size;
-  guint32 capabilities;
-  guint32 depth; /* most ios it takes; 0 counts as 1 */
-  guint32 flags; /* LMT_L2_INFO_… */
+  guint32 capabilities; /* LMT_L2_CAP_… */
+  guint32 depth;        /* most ios it takes; 0 counts as 1 */
+  guint32 flags;        /* LMT_L2_INFO_… */
   guint64 buffer_align;
   guint64 length_align;
-  guint64 capacity_bytes;  /* 0: the configuration's */
-  guint64 charge_bytes;    /* 0: an object costs its length */
+  guint64 capacity_bytes;  /* what the medium holds (slots x their size); 0: the configuration's */
+  guint64 charge_bytes;    /* what any object costs of it (a slot); 0: its length */
   gint64 close_timeout_ns; /* how long close may wait for what is in flight; 0: 30 s */
 };
 
@@ -191,30 +224,41 @@ typedef void (*LmtL2Visit) (gpointer data, const LmtKeyFields *key, guint64 byte
 typedef void (*LmtL2AddStatus) (gpointer data, const char *key, const char *value);
 
 /**
- * LmtL2Ops: table of an adapter. Members marked R are required.
+ * LmtL2Ops: table of an adapter. Members marked R are required; NULL of another means that it has no such thing. The core copies
+ * the table at registration, as much of it as @struct_size says: a plugin built against older headers works.
  */
 struct _LmtL2Ops
 {
   guint32 struct_size;
   guint32 threads;
-  const char *name; /* R */
-  const char *summary;
-  const char *const *aliases; /* NULL-terminated */
+  const char *name;           /* R; `"type"` of the configuration: [a-z][a-z0-9_-]*; also the file: lmt-l2-NAME.so */
+  const char *summary;        /* one sentence, imperative or noun, no final stop */
+  const char *const *aliases; /* NULL-terminated: other types it serves; open is told which was asked for */
   const LmtOption *options;   /* keys of the configuration object; the common ones are the core's */
   guint32 config_size;
   guint32 reserved;
-  /* R. May block; acquires; fills @info. @config is filled from `options`. @type: the name or alias asked for. */
+  /* R. May block; acquires everything; fills @info. @config: config_size bytes, filled from `options`, alive as long as the
+   * handle. @type: the name or alias asked for. @host lives as long as the handle. NULL with @error (`/data/kv: cannot write: …`,
+   * no type in front): the run ends. */
   gpointer (*open) (gconstpointer config, const char *type, const LmtL2Host *host, LmtL2Info *info, GError **error);
   void (*close) (gpointer handle); /* R. Once, after the drain or its deadline: joins its threads, touches nothing afterwards */
-  guint32 (*submit) (gpointer handle, LmtL2Io *io);              /* R. LmtL2Submit; never blocks on I/O */
-  guint32 (*reap) (gpointer handle, LmtL2Io **ios, guint32 max); /* R. Never blocks */
-  void (*flush) (gpointer handle);
-  int (*get_fd) (gpointer handle);
-  gint64 (*next_due_ns) (gpointer handle); /* -1: none */
+  guint32 (*submit) (gpointer handle, LmtL2Io *io); /* R. LmtL2Submit; never blocks on I/O; allocates nothing once warm */
+  guint32 (*reap) (gpointer handle, LmtL2Io **ios,
+                   guint32 max);   /* R. Up to @max finished ios into @ios, their number; never blocks */
+  void (*flush) (gpointer handle); /* after a burst of submits: one system call, one wake-up of the workers for all of them */
+  int (*get_fd) (gpointer handle); /* asked once after open: readable while something waits to be reaped. Only reap reads it.
+                                      None: see below */
+  /* When the next io will be done that no descriptor tells of: host clock; 0 = now; -1 = none. Without get_fd and this, reap is
+   * asked all the time. */
+  gint64 (*next_due_ns) (gpointer handle);
+  /* The pool all buffers lie in, once per pool, before the first submit: @base is page-aligned, @region comes again in
+   * LmtL2Io.region. FALSE: the run goes on with buffers that aren't registered. */
   gboolean (*register_memory) (gpointer handle, void *base, guint64 bytes, guint32 region, GError **error);
+  /* Once, after open: everything that is there, so that usage, capacity and eviction know it. May block. */
   gboolean (*scan) (gpointer handle, LmtL2Visit visit, gpointer data, GError **error);
   /* Past its deadline, or at close. Best effort: the io still comes back, as CLOSED unless it was done already. */
   void (*cancel) (gpointer handle, LmtL2Io *io);
+  /* Figures for the report and SIGUSR1: texts, units in the key (`queue_bytes`). At least is_healthy: yes or no. */
   void (*status) (gpointer handle, LmtL2AddStatus add, gpointer data);
   /* Adapter check only. @action: "truncate", "append", "remove", "debris" (returns a count of foreign entries). -1: no such
    * thing. */

@@ -7,6 +7,24 @@
 G_BEGIN_DECLS
 
 /**
+ * SECTION: option tables: one array of rows feeds the command line or the adapter's JSON object, its checks and messages, --help, list-plugins,
+ * man pages and completion. A row says at which offset of the owner's config struct a value is put, and of which type: the member must have exactly
+ * the C type named below. The struct is zeroed, then filled with the defaults, then with what was given; strings in it are borrowed.
+ *
+ * |[
+ * typedef struct { char *path; guint64 depth; } MineConfig;
+ * static const LmtOption mine_options[] = {
+ *   LMT_OPTION_FULL (STRING, "path", MineConfig, path, LMT_OPTION_REQUIRED, NULL, "nonempty", "DIR", "Directory that holds the objects", NULL),
+ *   LMT_OPTION (UINT, "depth", MineConfig, depth, "64", "1..1024", "Take at most this many operations at a time"),
+ *   LMT_OPTION_END,
+ * };
+ * ]|
+ *
+ * In JSON, names are as in the row; on the command line they are behind `--`. Unknown keys, repeated ones, wrong types, values out of range and
+ * absent required ones are refused by the core with a message that names them: a plugin's open sees checked values only.
+ */
+
+/**
  * LmtOptionType: what an option's member is, and how its text is read. Everything parses strictly: whole text, finite, in range,
  * C locale, no blanks. In a JSON object (adapter configurations) the value must be of the matching JSON type.
  */
