@@ -184,6 +184,7 @@ replay_prepare (LmtRegistry *registry, LmtOptions *options, const char *const *w
   g_auto (GStrv) left = unknown_words (words);
 
   *out = prepared;
+  prepared->options = options;
   prepared->spare = g_ptr_array_new_with_free_func (g_free);
   lmt_options_add_table (options, lmt_select_options, &prepared->select);
   if (!find_file (prepared, left, error))

@@ -55,6 +55,7 @@ extern const LmtOption replay_options[];
  * @level: of the first FILE; NULL: no word of the line is a trace
  * @level_config: filled from level->options by the second reading
  * @first: the reader of @first_path with its header read; taken by the run
+ * @options: of the whole line
  */
 typedef struct
 {
@@ -63,6 +64,7 @@ typedef struct
   gpointer level_config;
   char *first_path;
   LmtReader *first;
+  LmtOptions *options;
   GPtrArray *spare; /* configs and tables of levels whose tables were taken for want of a FILE */
 } ReplayPrepared;
 

@@ -43,7 +43,7 @@ const LmtCommandOps cmd_replay_ops = {
   .run = cmd_replay_run,
   .prepare = replay_prepare,
   .prepared_free = replay_prepared_free,
-  .min_operands = 1,
+  .min_operands = 0, /* --print-config needs none */
   .max_operands = G_MAXUINT32,
   .more_text = more_text,
   .checks_output = 1,
@@ -145,8 +145,12 @@ compat_release (const ReplayConfig *config)
 }
 
 static int
-print_config (const LmtCommandContext *context, GError **error)
+print_config (const LmtCommandContext *context, const ReplayPrepared *prepared, GError **error)
 {
+  const LmtLevelOps *level = prepared->level;
+  if (level != NULL && prepared->first != NULL && level->header_options != NULL
+      && !level->header_options (lmt_reader_get_header (prepared->first), prepared->options, error))
+    return 2;
   g_autoptr (LmtReport) report = cli_options_report (context->options, "replay");
   return lmt_output_report (context->output, report, NULL, FALSE, 0, error) ? 0 : 1;
 }
@@ -606,7 +610,13 @@ cmd_replay_run (const LmtCommandContext *context, GError **error)
   if (!parse_tolerance (config->max_errors, &tolerance, error))
     return 2;
   if (config->print_config)
-    return print_config (context, error);
+    return print_config (context, prepared, error);
+  if (context->operands[0] == NULL)
+    {
+      g_set_error_literal (error, LMT_ERROR, LMT_ERROR_OPTION,
+                           "replay: expected at least 1 operand, found 0: usage: lmtrace replay [OPTIONS] FILE…");
+      return 2;
+    }
   if (!lmt_options_check_required (context->options, error))
     return 2;
   if (!check_stdout (context, config, error))

@@ -186,6 +186,9 @@ typedef struct
   void (*survey_record) (gpointer session, const LmtRecord *record);
   /* The pass is over: LmtSurveyEnd. */
   guint32 (*survey_end) (gpointer session, GError **error);
+  /* For --print-config: puts what @header would give into @options, with LMT_ORIGIN_HEADER, if they ask for it. NULL: the level
+   * takes nothing from a header. */
+  gboolean (*header_options) (const LmtHeader *header, LmtOptions *options, GError **error);
 } LmtLevelOps;
 
 /**

@@ -215,3 +215,96 @@ storage_config_from_header (StorageConfig *config, const LmtHeader *header, cons
   warn_unsupported (json, l1, warnings);
   return TRUE;
 }
+
+/* ---- --print-config: fields as texts of options ---- */
+
+typedef enum
+{
+  IN_MEMORY, /* of L1 */
+  IN_L1,
+  IN_EVICTION,
+  IN_ALL,
+  N_PLACES
+} Place;
+
+static const struct
+{
+  Place place;
+  const char *field;
+  const char *option;
+  gboolean gib; /* bytes there, GiB here */
+} shown[] = {
+  { IN_MEMORY, "size_in_bytes", "l1-size-gb", TRUE },
+  { IN_MEMORY, "init_size_in_bytes", "l1-init-size-gb", TRUE },
+  { IN_MEMORY, "align_bytes", "l1-align-bytes", FALSE },
+  { IN_MEMORY, "use_lazy", "l1-use-lazy", FALSE },
+  { IN_MEMORY, "use_hugepages", "l1-use-hugepages", FALSE },
+  { IN_MEMORY, "mlock", "l1-mlock", FALSE },
+  { IN_L1, "read_ttl_seconds", "l1-read-ttl-seconds", FALSE },
+  { IN_L1, "write_ttl_seconds", "l1-write-ttl-seconds", FALSE },
+  { IN_EVICTION, "eviction_policy", "eviction-policy", FALSE },
+  { IN_EVICTION, "trigger_watermark", "eviction-trigger-watermark", FALSE },
+  { IN_EVICTION, "eviction_ratio", "eviction-ratio", FALSE },
+  { IN_EVICTION, "extra_logging_enabled", "enable-extra-logging", FALSE },
+  { IN_EVICTION, "extra_logging_interval", "extra-logging-interval", FALSE },
+  { IN_ALL, "store_policy", "l2-store-policy", FALSE },
+  { IN_ALL, "prefetch_policy", "l2-prefetch-policy", FALSE },
+  { IN_ALL, "prefetch_max_in_flight", "l2-prefetch-max-in-flight", FALSE },
+  { IN_ALL, "prefetch_inflight_watermark", "l2-prefetch-inflight-watermark", FALSE },
+};
+
+static char *
+field_text (const LmtJson *value, gboolean gib)
+{
+  char number[32];
+  guint64 bytes;
+  switch (lmt_json_get_type (value))
+    {
+    case LMT_JSON_STRING:
+      return g_strdup (lmt_json_get_string (value));
+    case LMT_JSON_BOOL:
+      return g_strdup (lmt_json_get_bool (value) ? "true" : "false");
+    case LMT_JSON_INT:
+      bytes = (guint64)lmt_json_get_int (value);
+      if (!gib)
+        return g_strdup_printf ("%" G_GUINT64_FORMAT, bytes);
+      if (bytes % STORAGE_GIB == 0)
+        return g_strdup_printf ("%" G_GUINT64_FORMAT, bytes / STORAGE_GIB);
+      return g_strdup (lmt_json_format_double ((double)bytes / (double)STORAGE_GIB, number));
+    case LMT_JSON_DOUBLE:
+      return g_strdup (lmt_json_format_double (lmt_json_get_double (value), number));
+    default:
+      return NULL;
+    }
+}
+
+gboolean
+storage_config_header_options (const LmtHeader *header, LmtOptions *options, GError **error)
+{
+  StorageConfig checked = { .sm = { .prefetch_max_in_flight = 8 } };
+  g_autofree char *asked = lmt_options_get_text (options, "config-from-trace");
+  gboolean size_known = FALSE, policy_known = FALSE;
+  if (g_strcmp0 (asked, "true") != 0)
+    return TRUE;
+  /* The same refusals as when it is used. */
+  if (!storage_config_from_header (&checked, header, options, NULL, &size_known, &policy_known, error))
+    return FALSE;
+  g_autoptr (LmtJson) json = lmt_json_parse (lmt_header_get_config_json (header), -1, error);
+  if (json == NULL)
+    return FALSE;
+  const LmtJson *l1 = member (json, "l1_manager_config"), *eviction = member (l1, "eviction");
+  const LmtJson *const places[N_PLACES] = { [IN_MEMORY] = member (l1, "memory_config"),
+                                            [IN_L1] = l1,
+                                            [IN_EVICTION] = eviction != NULL ? eviction : member (json, "eviction_config"),
+                                            [IN_ALL] = json };
+  for (guint i = 0; i < G_N_ELEMENTS (shown); i++)
+    {
+      const LmtJson *value = member (places[shown[i].place], shown[i].field);
+      g_autofree char *text = value != NULL ? field_text (value, shown[i].gib) : NULL;
+      if (text == NULL || (g_str_equal (shown[i].option, "l1-size-gb") && lmt_options_is_set (options, "l1-size")))
+        continue;
+      /* What the option can't say (a first part of L1 that is no whole GiB) keeps its row as it was. */
+      lmt_options_set (options, shown[i].option, text, LMT_ORIGIN_HEADER, NULL);
+    }
+  return TRUE;
+}

@@ -140,4 +140,7 @@ void storage_digest_free (StorageDigest *digest);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (StorageConfig, storage_config_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (StorageDigest, storage_digest_free)
 
+/* LmtLevelOps.header_options: with --config-from-trace, the header's fields as texts of the options they stand for. */
+gboolean storage_config_header_options (const LmtHeader *header, LmtOptions *options, GError **error);
+
 G_END_DECLS

@@ -700,6 +700,7 @@ const LmtLevelOps storage_level = {
   .survey_wanted = storage_survey_wanted,
   .survey_record = storage_survey_record,
   .survey_end = storage_survey_end,
+  .header_options = storage_config_header_options,
   .info_new = storage_info_new,
   .info_finish = storage_info_finish,
   .info_free = storage_info_free,

@@ -276,6 +276,26 @@ def test_metrics_while_running(folder):
     expect(second.returncode == 2 and "--prometheus-port" in second.stderr, second.stderr)
 
 
+def printed(folder, *words):
+    command = [os.environ["LMT_LMTRACE"], "replay", "--print-config", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    rows = dict((line.split()[0], line.split()[1:]) for line in done.stdout.splitlines() if len(line.split()) > 2)
+    return done, rows
+
+
+def test_printed_configuration(folder):
+    """The values that would be used: what stands in the header is shown as the header's, a flag given wins."""
+    done, rows = printed(folder, L2FS, "--config-from-trace", "--eviction-ratio", "0.5")
+    expect(done.returncode == 0, done.stderr)
+    expect(rows["l1-size-gb"] == ["0.0009765625", "header"], rows["l1-size-gb"])
+    expect(rows["l2-store-policy"] == ["skip_l1", "header"], rows["l2-store-policy"])
+    expect(rows["eviction-ratio"] == ["0.5", "command", "line"], rows["eviction-ratio"])
+    done, rows = printed(folder, L2FS, "--l1-size-gb", "1")
+    expect("header" not in done.stdout, done.stdout)
+    done, rows = printed(folder)  # no FILE is needed to ask
+    expect(done.returncode == 0 and rows["loop"] == ["1", "default"], done)
+
+
 def test_refusals(folder):
     for words, word in (
         (["--settle", "--no-settle"], "--settle"),
