@@ -177,6 +177,7 @@ typedef struct
   guint compat;         /* 0, 56, 57 */
   guint64 first_tenant; /* of --key-offset */
   guint64 n_total;
+  GPtrArray *all_paths; /* borrowed texts, then NULL: of all FILEs of the command */
   const LmtHeader **headers;
   LmtReplayEnv env;
   LmtReplay *replay;

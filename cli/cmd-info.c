@@ -624,6 +624,8 @@ run_files (InfoRun *run, GPtrArray *paths, GError **error)
       g_set_error_literal (error, LMT_ERROR, LMT_ERROR_OPTION, "-: expected stdin once, found it twice");
       return 2;
     }
+  if (!lmt_output_check_inputs ("--output", lmt_output_get_path (run->context->output), run->context->operands, error))
+    return 2;
   if (lmt_output_get_format (run->context->output) == LMT_FORMAT_JSON)
     {
       run->json = lmt_json_writer_new (object, LMT_JSON_STYLE_COMPACT);

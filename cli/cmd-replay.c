@@ -169,6 +169,7 @@ run_free (gpointer data)
   replay_merge_free (run->merge);
   g_ptr_array_unref (run->files);
   g_free (run->headers);
+  g_ptr_array_unref (run->all_paths);
   if (run->line != NULL)
     g_string_free (run->line, TRUE);
   if (run->verbose_lines != NULL)
@@ -213,6 +214,7 @@ make_env (ReplayRun *run, guint n_runs)
     .warnings = run->context->warnings,
     .yes_destroy = (const char *const *)config->yes_destroy,
     .interrupts = run->context->interrupts,
+    .files = (const char *const *)run->all_paths->pdata,
     .can_rewind = can_rewind (run),
   };
 }
@@ -244,6 +246,10 @@ run_new (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArray *
   for (guint i = merge ? 0 : index; i < (merge ? files->len : index + 1); i++)
     g_ptr_array_add (run->files, g_ptr_array_index (files, i));
   run->merge = merge ? replay_merge_new (run->files) : NULL;
+  run->all_paths = g_ptr_array_new ();
+  for (guint i = 0; i < files->len; i++)
+    g_ptr_array_add (run->all_paths, ((ReplayFile *)files->pdata[i])->path);
+  g_ptr_array_add (run->all_paths, NULL);
   run->headers = g_new0 (const LmtHeader *, run->files->len);
   for (guint i = 0; i < run->files->len; i++)
     run->headers[i] = lmt_reader_get_header (((ReplayFile *)run->files->pdata[i])->reader);

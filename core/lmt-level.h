@@ -74,6 +74,7 @@ typedef struct
   const char *const *yes_destroy;
   const volatile gint *interrupts; /* (nullable): signals seen so far: 1 = no new record, 2 = don't wait for the drain */
   LmtWarnings *warnings;           /* (nullable): for what configure() has to say */
+  const char *const *files;        /* (nullable): names of the FILEs, up to NULL: for lmt_output_check_inputs() */
   guint32 can_rewind;              /* the FILEs can be read twice: a survey may be asked for */
   guint32 reserved;
 } LmtReplayEnv;

@@ -54,6 +54,12 @@ lmt_output_get_format (const LmtOutput *output)
   return output->format;
 }
 
+const char *
+lmt_output_get_path (const LmtOutput *output)
+{
+  return output->path;
+}
+
 gboolean
 lmt_output_is_quiet (const LmtOutput *output)
 {
@@ -104,6 +110,30 @@ lmt_output_check_path (const char *path, GError **error)
       return output_fail (path, "cannot write", error);
     }
   return access (folder, W_OK | X_OK) == 0 || output_fail (path, "cannot write", error);
+}
+
+gboolean
+lmt_output_check_inputs (const char *flag, const char *path, const char *const *inputs, GError **error)
+{
+  struct stat output;
+  struct stat input;
+
+  if (path == NULL || inputs == NULL || strcmp (path, "-") == 0 || stat (path, &output) != 0 || !S_ISREG (output.st_mode))
+    return TRUE;
+  for (guint i = 0; inputs[i] != NULL; i++)
+    {
+      if (strcmp (inputs[i], "-") == 0 || stat (inputs[i], &input) != 0 || input.st_dev != output.st_dev
+          || input.st_ino != output.st_ino)
+        continue;
+      g_autofree char *shown = g_filename_display_name (path);
+      g_autofree char *name = g_filename_display_name (inputs[i]);
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: %s: expected a file of its own, found the trace %s", flag, shown,
+                   name);
+      if (error != NULL)
+        lmt_error_set_place (*error, path, -1);
+      return FALSE;
+    }
+  return TRUE;
 }
 
 gboolean

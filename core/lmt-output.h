@@ -31,6 +31,9 @@ gboolean lmt_output_check (LmtOutput *output, GError **error);
 
 /* The same for any file a command will write: a folder that takes new files, no directory of that name. `-` is fine. */
 gboolean lmt_output_check_path (const char *path, GError **error);
+/* An output that is an input would destroy it: compared by device and inode, so that no other name hides it. @path: (nullable).
+ * @inputs: (nullable): up to NULL; `-` is none. FALSE: `FLAG: PATH: expected a file of its own, found the trace INPUT`. */
+gboolean lmt_output_check_inputs (const char *flag, const char *path, const char *const *inputs, GError **error);
 
 /**
  * lmt_output_report: text, CSV or the envelope `{"schema": "lmtrace/COMMAND/1", "title", "metrics", "warnings", "partial",
@@ -46,6 +49,7 @@ gboolean lmt_output_raw (LmtOutput *output, const char *title, const char *text,
 void lmt_output_failure (LmtOutput *output, const GError *error, int exit_code);
 
 /* Does the name ask for compression: `.gz`, `.zst`? */
+const char *lmt_output_get_path (const LmtOutput *output); /* of --output; (nullable) */
 gboolean lmt_output_is_packed (const char *path);
 /* A stream on @fd, packed if the name of @path asks for it. The stream owns @fd (fileno() is -1 for a packed one); NULL: errno,
  * and @fd is still the caller's. fclose() fails if the rest could not be written. */

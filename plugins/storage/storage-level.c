@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <lmtrace/lmt-output.h>
+
 #define NS_PER_S G_GINT64_CONSTANT (1000000000)
 #define STALL_NS (5 * NS_PER_S) /* cli.md 8.9 */
 
@@ -52,6 +54,9 @@ check_flags (const LmtReplayEnv *env, const StorageFlags *flags, GError **error)
     return refuse (error, "--trace-level: expected storage, found events: a storage replay has none");
   if (flags->trace_level != NULL && flags->trace_output != NULL && env->n_sessions > 1)
     return refuse (error, "--trace-output: expected one FILE, found several");
+  if (!lmt_output_check_inputs ("--trace-output", flags->trace_level != NULL ? flags->trace_output : NULL, env->files, error)
+      || !lmt_output_check_inputs ("--state-out", flags->state_out, env->files, error))
+    return FALSE;
   if (flags->state_out != NULL && (env->n_headers > 1 || env->n_sessions > 1))
     return refuse (error, "--state-out: expected one FILE, found several");
   return TRUE;

@@ -217,5 +217,24 @@ def pairs_are_closed_in_each_round(folder):
     true("leaked_reservations" not in found["status"], repr(found["status"]))
 
 
+@test
+def no_output_is_an_input(folder):
+    """Another name of the trace, too: the trace stays as it is, nothing is run."""
+    file = trace(folder, *STORED)
+    content = open(file, "rb").read()
+    other = os.path.join(folder, "other.lct")
+    os.symlink(file, other)
+    for args in (["--trace-level", "storage", "--trace-output", other], ["--state-out", other], ["--jsonl-out", other], ["--output", other]):
+        run = replay(folder, file, *L1, *args)
+        refused(run)
+        contains(run.errors, "expected a file of its own, found the trace")
+        equal(open(file, "rb").read(), content)
+    for args in (["--output", other], ["--output", file, "--stats"]):
+        run = lmtrace("info", file, *args)
+        refused(run)
+        contains(run.errors, "--output: ")
+        equal(open(file, "rb").read(), content)
+
+
 if __name__ == "__main__":
     sys.exit(test.main())
