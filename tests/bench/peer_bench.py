@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs inside LMCache's environment and prints one JSON object: start-up apart from work, in one process each.
 
-peer_bench.py info FILE | replay FILE L1_GB | pace FILE L1_GB
+peer_bench.py info FILE | replay FILE L1_GB | pace FILE L1_GB | l2 JSON SIZE COUNT DEPTH
 """
 import argparse
 import json
@@ -49,9 +49,74 @@ def pace(path, l1_gb):
     return {"records": len(lags), "lag_p99_us": lags[-(-len(lags) * 99 // 100) - 1] * 1e6}
 
 
+class Buffer:
+    """What the adapters ask of an object of L1: its bytes. In pages of its own, as O_DIRECT wants them."""
+
+    def __init__(self, size, seed):
+        import mmap
+        self.byte_array = memoryview(mmap.mmap(-1, size))
+        self.byte_array[:8] = seed.to_bytes(8, "little")
+
+
+def l2_phase(adapter, kind, keys, buffers, depth):
+    """One-key tasks, @depth of them in flight. MiB/s, CPU s/GiB, failures."""
+    import resource
+    import select
+    fd = adapter.get_store_event_fd() if kind == "store" else adapter.get_load_event_fd()
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    free, flying, failed, at = list(range(depth)), {}, 0, 0
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    start = time.monotonic()
+    while at < len(keys) or flying:
+        while free and at < len(keys):
+            slot = free.pop()
+            submit = adapter.submit_store_task if kind == "store" else adapter.submit_load_task
+            flying[submit([keys[at]], [buffers[slot]])] = slot
+            at += 1
+        poll.poll()
+        os.eventfd_read(fd)
+        if kind == "store":
+            done = [(task, result.is_successful()) for task, result in adapter.pop_completed_store_tasks().items()]
+        else:
+            done = [(task, bits.test(0)) for task in list(flying) if (bits := adapter.query_load_result(task)) is not None]
+        for task, good in done:
+            failed += not good
+            free.append(flying.pop(task))
+    wall = time.monotonic() - start
+    end = resource.getrusage(resource.RUSAGE_SELF)
+    mib = len(keys) * len(buffers[0].byte_array) / 2**20
+    cpu = end.ru_utime + end.ru_stime - usage.ru_utime - usage.ru_stime
+    return {"mib_s": mib / wall, "cpu_s_gib": cpu / mib * 1024, "errors": failed}
+
+
+def l2(config, size, count, depth):
+    import hashlib
+    from lmcache.v1.distributed.api import ObjectKey
+    from lmcache.v1.distributed.l2_adapters import fs_l2_adapter, fs_native_l2_adapter
+    spec = json.loads(config)
+    kind = {"fs": fs_l2_adapter.FSL2AdapterConfig, "fs_native": fs_native_l2_adapter.FSNativeL2AdapterConfig}[spec["type"]]
+    make = {"fs": fs_l2_adapter._create_fs_adapter, "fs_native": fs_native_l2_adapter._create_fs_native_l2_adapter}[spec["type"]]
+    adapter = make(kind.from_dict(spec))
+    size, count, depth = int(size), int(count), int(depth)
+    keys = [ObjectKey(chunk_hash=hashlib.sha256(i.to_bytes(8, "little")).digest(), model_name="bench/model", kv_rank=0x1000100)
+            for i in range(count)]
+    buffers = [Buffer(size, i) for i in range(depth)]
+    answer = {"store": l2_phase(adapter, "store", keys, buffers, depth)}
+    os.sync()
+    try:
+        with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as drop:
+            drop.write("3")
+    except OSError:
+        pass
+    answer["load"] = l2_phase(adapter, "load", keys, buffers, depth)
+    adapter.close()
+    return answer
+
+
 if __name__ == "__main__":
     what, rest = sys.argv[1], sys.argv[2:]
-    answer = {"info": info, "replay": replay, "pace": pace}[what](*rest)
+    answer = {"info": info, "replay": replay, "pace": pace, "l2": l2}[what](*rest)
     answer.pop("ends", None)
     answer.pop("start", None)
     print(json.dumps(answer))

@@ -17,6 +17,11 @@ enum
   DATA_BITS = 8,
 };
 
+enum
+{
+  SPARE_US = 50000, /* files opened ahead are kept so long after the last store */
+};
+
 /* -------- requests -------- */
 
 /* The queue has room for all that all slots can ask for at once: it is never full. The prep functions leave user_data alone. */
@@ -69,7 +74,8 @@ uring_list_take (Uring *uring, UringList *list)
 static void
 free_slot (Uring *uring, UringSlot *slot)
 {
-  uring->n_stores -= slot->io->kind == LMT_L2_STORE;
+  if (slot->io->kind == LMT_L2_STORE && --uring->n_stores == 0)
+    uring->last_store_us = g_get_monotonic_time ();
   slot->io = NULL;
   slot->stage = STAGE_FREE;
   slot->next = uring->free_head;
@@ -144,9 +150,10 @@ uring_by_hand (Uring *uring, UringSlot *slot)
     give_to_pool (uring, io);
 }
 
-static void
+static gboolean
 reap_pool (Uring *uring)
 {
+  guint32 before = uring->pool_ios;
   LmtL2Io *ios[32];
   guint32 n;
   do
@@ -157,6 +164,7 @@ reap_pool (Uring *uring)
       uring->pool_ios -= n;
     }
   while (n == G_N_ELEMENTS (ios));
+  return uring->pool_ios < before;
 }
 
 static void
@@ -194,6 +202,14 @@ drop_spares (Uring *uring)
 {
   while (uring->n_spares > 0)
     close (uring->spares[--uring->n_spares].fd);
+}
+
+/* Nobody stores any more: hold nothing open. Between two stores one after the other they stay. */
+static void
+drop_old_spares (Uring *uring)
+{
+  if (g_get_monotonic_time () - uring->last_store_us > SPARE_US && uring->n_opening == 0)
+    drop_spares (uring);
 }
 
 static void
@@ -370,26 +386,48 @@ something_waits (Uring *uring)
          || (IO_URING_READ_ONCE (*uring->ring.sq.kflags) & (IORING_SQ_CQ_OVERFLOW | IORING_SQ_TASKRUN)) != 0;
 }
 
+/* FALSE: it wasn't readable. */
+static gboolean
+read_event (Uring *uring)
+{
+  guint64 count;
+  if (read (uring->event_fd, &count, sizeof count) > 0)
+    return TRUE;
+  if (errno != EAGAIN && errno != EINTR)
+    fs_say (uring->fs, "io_uring", "fs: io_uring: eventfd: %s", g_strerror (errno));
+  return FALSE;
+}
+
 static void
+write_event (Uring *uring)
+{
+  const guint64 one = 1;
+  if (write (uring->event_fd, &one, sizeof one) < 0)
+    fs_say (uring->fs, "io_uring", "fs: io_uring: eventfd: %s", g_strerror (errno));
+}
+
+/* What is there at once, as after inline completions, is taken at once; not for ever. What the ring tells of while we look is
+ * seen without its descriptor, so it is told to be silent. */
+static gboolean
 take_all (Uring *uring)
 {
-  if (uring->event_stale || uring->pool_ios > 0 || something_waits (uring))
+  gboolean any = FALSE;
+  for (guint i = 0; i < 4 && something_waits (uring); i++)
     {
-      guint64 count;
-      uring->event_stale = FALSE;
-      if (read (uring->event_fd, &count, sizeof count) < 0 && errno != EAGAIN && errno != EINTR)
-        fs_say (uring->fs, "io_uring", "fs: io_uring: eventfd: %s", g_strerror (errno));
-    }
-  /* What is there at once, as after inline completions, is taken at once; not for ever. */
-  for (guint i = 0; i < 4 && take_completions (uring); i++)
-    {
-      uring->event_stale |= i > 0;
+      if (i == 0)
+        read_event (uring);
+      io_uring_cq_eventfd_toggle (&uring->ring, false);
+      any |= take_completions (uring);
       uring_top_up (uring);
       wake_pool (uring);
       enter (uring);
+      io_uring_cq_eventfd_toggle (&uring->ring, true);
     }
   if (io_uring_sq_ready (&uring->ring) > 0)
     enter (uring);
+  if (uring->pool_ios > 0)
+    any |= reap_pool (uring);
+  return any;
 }
 
 static guint32
@@ -398,11 +436,11 @@ engine_reap (gpointer engine, LmtL2Io **ios, guint32 max)
   Uring *uring = engine;
   if (uring->enabled)
     {
-      take_all (uring);
-      if (uring->pool_ios > 0)
-        reap_pool (uring);
-      if (uring->n_spares > 0 && uring->n_stores == 0 && uring->n_done == 0 && uring->n_requests == 0)
-        drop_spares (uring); /* nobody stores any more: hold nothing open */
+      /* Nothing, and yet it may be readable: of ends that were seen before they were told. */
+      if (!take_all (uring) && uring->n_ios > 0 && read_event (uring))
+        take_all (uring);
+      if (uring->n_spares > 0 && uring->n_stores == 0 && uring->n_done == 0)
+        drop_old_spares (uring);
     }
   guint32 n = MIN (uring->n_done, max);
   for (guint32 i = 0; i < n; i++)
@@ -410,14 +448,8 @@ engine_reap (gpointer engine, LmtL2Io **ios, guint32 max)
   uring->done_head = (uring->done_head + n) % uring->n_slots;
   uring->n_done -= n;
   uring->n_ios -= n;
-  if (G_UNLIKELY (uring->n_done > 0))
-    {
-      /* More than was asked for: the descriptor has to stay readable. */
-      const guint64 one = 1;
-      uring->event_stale = TRUE;
-      if (write (uring->event_fd, &one, sizeof one) < 0)
-        fs_say (uring->fs, "io_uring", "fs: io_uring: eventfd: %s", g_strerror (errno));
-    }
+  if (G_UNLIKELY (uring->n_done > 0 || (uring->enabled && something_waits (uring)))) /* the descriptor has to stay readable */
+    write_event (uring);
   return n;
 }
 

@@ -82,10 +82,9 @@ typedef struct
   Fs *fs;
   struct io_uring ring;
   int event_fd; /* told of completions by ring and threads: a ring whose work waits for its thread doesn't wake who polls it */
-  gboolean event_stale; /* may be readable for what was taken already */
-  gboolean enabled;     /* on the driving thread, which is the only one to submit from then on */
-  gboolean closing;     /* no new stage */
-  guint32 n_requests;   /* whose completion is to come */
+  gboolean enabled;   /* on the driving thread, which is the only one to submit from then on */
+  gboolean closing;   /* no new stage */
+  guint32 n_requests; /* whose completion is to come */
   guint32 n_slots;
   guint32 n_ios;     /* taken and not handed back */
   guint32 free_head; /* index + 1 */
@@ -97,6 +96,7 @@ typedef struct
   UringSpare spares[URING_SPARES];
   guint32 n_spares;
   guint32 n_opening;
+  gint64 last_store_us;
   LmtL2Io **done; /* ring of n_slots */
   guint32 done_head;
   guint32 n_done;
