@@ -250,6 +250,8 @@ replay_add_overall (LmtReport *report, const CliReplayResult *result)
     { "left_out", result->left_out },
     { "not_reached", result->not_reached },
   };
+  if (result->mark != NULL)
+    lmt_section_add_string (section, "mark", "Run with", result->mark);
   lmt_section_add_json (section, "settled", result->settled ? "true" : "false");
   for (guint i = 0; i < G_N_ELEMENTS (more); i++)
     {
@@ -488,6 +490,9 @@ cli_replay_csv (const CliReplayResult *result)
   g_autoptr (GPtrArray) rows = replay_sorted_rows (result);
   if (result->compat == 0)
     g_string_append (out, ",skipped,undecodable,mismatch,p999_ms,lag_p99_ms,done_p50_ms,done_p99_ms,bytes");
+  const char *const mark = result->compat == 0 ? result->mark : NULL;
+  if (mark != NULL)
+    g_string_append (out, ",mark");
   g_string_append (out, "\r\n");
   for (guint i = 0; i < rows->len; i++)
     {
@@ -514,6 +519,8 @@ cli_replay_csv (const CliReplayResult *result)
           replay_csv_number (out, row->done.p99_ms);
           g_string_append_printf (out, ",%" G_GUINT64_FORMAT, row->bytes);
         }
+      if (mark != NULL)
+        g_string_append_printf (out, ",%s", mark);
       g_string_append (out, "\r\n");
     }
   return g_string_free (out, FALSE);
@@ -635,6 +642,11 @@ cli_replay_summary_json (const CliReplayResult *result, const LmtJson *extra, co
       replay_write_pacing (json, result);
       lmt_json_writer_key (json, "schema");
       lmt_json_writer_string (json, "lmtrace/replay-summary/1");
+      if (result->mark != NULL)
+        {
+          lmt_json_writer_key (json, "mark");
+          lmt_json_writer_string (json, result->mark);
+        }
       for (guint i = 0; extra != NULL && i < lmt_json_get_length (extra); i++)
         {
           lmt_json_writer_key (json, lmt_json_get_member_name (extra, i));
@@ -719,6 +731,8 @@ cli_replay_append_jsonl (GString *out, const CliReplayLine *line, guint32 compat
         }
       if (line->file > 0)
         g_string_append_printf (out, ", \"file\": %u", line->file);
+      if (line->mark != NULL)
+        g_string_append_printf (out, ", \"mark\": \"%s\"", line->mark);
     }
   g_string_append (out, "}\n");
 }

@@ -76,6 +76,7 @@ typedef struct
   double speed;
   CliFigures lag;
   gboolean settled;
+  const char *mark;       /* (nullable): member of the report, column and member of each line; not with compat */
   const char *clock_word; /* (nullable): row "Clock"; NULL: settled or real */
   const char *title;      /* (nullable): NULL: Trace Replay Result */
   guint64 lost_bytes;     /* stepped over behind a damaged length */
@@ -125,7 +126,8 @@ typedef struct
   double done_ms;
   guint64 bytes;
   const char *error;
-  guint file; /* from 1, with several FILEs; else 0 */
+  guint file;       /* from 1, with several FILEs; else 0 */
+  const char *mark; /* (nullable): the run's */
 } CliReplayLine;
 
 void cli_replay_line_from_loop (CliReplayLine *line, const LmtReplayLine *loop_line);

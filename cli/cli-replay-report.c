@@ -27,6 +27,7 @@ replay_result_init (CliReplayResult *result, ReplayRun *run)
     .with_tenants = run->config->key_offset != NULL,
     .first_tenant = run->first_tenant,
     .settled = level->is_settled != NULL && level->is_settled (run->session),
+    .mark = level->mark != NULL ? level->mark (run->session) : NULL,
     .clock_word = level->clock_word != NULL ? level->clock_word (run->session) : NULL,
     .title = run->title,
     .lost_bytes = lost_bytes,

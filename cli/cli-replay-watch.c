@@ -40,6 +40,8 @@ on_line (const LmtReplayLine *loop_line, gpointer data)
     }
   if (run->places->jsonl.file != NULL)
     {
+      const LmtLevelOps *level = run->prepared->level;
+      line.mark = level->mark != NULL ? level->mark (run->session) : NULL;
       g_string_truncate (run->line, 0);
       cli_replay_append_jsonl (run->line, &line, run->compat);
       replay_stream_write (&run->places->jsonl, run->line->str, run->line->len);

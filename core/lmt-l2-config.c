@@ -247,7 +247,8 @@ refuse_python (const char *type, const char *where, GError **error)
 {
   if (strcmp (type, "plugin") != 0 && strcmp (type, "native_plugin") != 0)
     return TRUE;
-  g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "%s: plugin: needs LMCache; lmtrace loads .so files, see --plugin", where);
+  g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "%s: plugin: needs LMCache; lmtrace loads .so files, see --plugin",
+               where);
   return FALSE;
 }
 

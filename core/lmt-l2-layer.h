@@ -174,6 +174,8 @@ typedef struct
   LmtStats *completion[LMT_L2_N_KINDS]; /* both together: task submit to the end of the operation */
 } LmtL2Figures;
 const LmtL2Figures *lmt_l2_get_figures (LmtL2 *l2);
+/* What the plugin says of itself; after close what it said just before. */
+void lmt_l2_get_status (LmtL2 *l2, LmtL2AddStatus add, gpointer data);
 
 /* Each operation of the adapter as it comes back: the io with its out members, times of the host clock. No cost while unset. */
 typedef void (*LmtL2ObserveFunc) (gpointer data, const LmtL2Io *io, gint64 submit_ns, gint64 done_ns);

@@ -296,6 +296,7 @@ new_layer (LmtL2Config *config, const LmtL2Params *params)
   l2->params = *params;
   l2->ops = lmt_l2_config_get_ops (config);
   l2->inner = g_ptr_array_new_with_free_func (inner_free);
+  l2->status = g_ptr_array_new_with_free_func (g_free);
   l2->messages = g_array_new (FALSE, FALSE, sizeof (LmtL2MessageCount));
   l2->unspoken = g_ptr_array_new_with_free_func (g_free);
   pthread_mutex_init (&l2->message_mutex, NULL);
@@ -434,6 +435,14 @@ cancel_all (LmtL2 *l2)
     }
 }
 
+static void
+keep_status (gpointer data, const char *key, const char *value)
+{
+  GPtrArray *status = data;
+  g_ptr_array_add (status, g_strdup (key));
+  g_ptr_array_add (status, g_strdup (value));
+}
+
 guint
 lmt_l2_close (LmtL2 *l2, gint64 timeout_ns)
 {
@@ -449,6 +458,8 @@ lmt_l2_close (LmtL2 *l2, gint64 timeout_ns)
   if (l2->in_flight > 0)
     cancel_all (l2);
   lost -= l2->in_flight; /* those that never came back are counted below */
+  if (l2->ops->status != NULL)
+    l2->ops->status (l2->handle, keep_status, l2->status);
   l2->ops->close (l2->handle);
   l2->handle = NULL;
   lost += lmt_l2_abandon (l2);
@@ -483,6 +494,7 @@ lmt_l2_free (LmtL2 *l2)
   g_array_unref (l2->messages);
   g_ptr_array_unref (l2->unspoken);
   g_ptr_array_unref (l2->inner);
+  g_ptr_array_unref (l2->status);
   pthread_mutex_destroy (&l2->message_mutex);
   g_aligned_free (l2->ios);
   g_free (l2->io_keys);
@@ -608,6 +620,15 @@ lmt_l2_get_figures (LmtL2 *l2)
 {
   l2->figures.depth_mean = l2->figures.busy_ns > 0 ? l2->depth_area / (double)l2->figures.busy_ns : 0;
   return &l2->figures;
+}
+
+void
+lmt_l2_get_status (LmtL2 *l2, LmtL2AddStatus add, gpointer data)
+{
+  if (l2->handle != NULL && l2->ops->status != NULL)
+    l2->ops->status (l2->handle, add, data);
+  for (guint i = 0; l2->handle == NULL && i + 1 < l2->status->len; i += 2)
+    add (data, l2->status->pdata[i], l2->status->pdata[i + 1]);
 }
 
 void

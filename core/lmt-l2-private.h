@@ -135,6 +135,7 @@ struct _LmtL2
   int event_fds[LMT_L2_N_KINDS];
   GArray *found; /* scan: until somebody listens */
   GPtrArray *inner;
+  GPtrArray *status; /* at close: key and value in turn */
   gboolean usage_exact;
   pthread_mutex_t message_mutex;
   GArray *messages;    /* LmtL2MessageCount; under the mutex */

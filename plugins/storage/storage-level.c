@@ -673,6 +673,17 @@ storage_clock_word (gpointer user_data)
   return words[session->mode];
 }
 
+static const char *
+storage_mark (gpointer user_data)
+{
+  const StorageSession *session = user_data;
+
+  for (guint i = 0; session->l2 != NULL && i < session->config->sm.n_l2; i++)
+    if (session->l2[i] != NULL && (lmt_l2_get_info (session->l2[i])->flags & LMT_L2_INFO_FAULTS) != 0)
+      return "faults";
+  return NULL;
+}
+
 static gboolean
 storage_is_settled (gpointer user_data)
 {
@@ -700,6 +711,7 @@ const LmtLevelOps storage_level = {
   .progress = storage_progress,
   .clock_word = storage_clock_word,
   .is_settled = storage_is_settled,
+  .mark = storage_mark,
   .set_tenant = storage_set_tenant,
   .close_pairs = storage_close_pairs,
   .survey_wanted = storage_survey_wanted,

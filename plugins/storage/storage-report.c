@@ -297,6 +297,15 @@ write_kind (LmtJsonWriter *json, const LmtL2Figures *figures, guint kind)
 }
 
 static void
+write_status (gpointer data, const char *key, const char *value)
+{
+  LmtJsonWriter *json = data;
+
+  lmt_json_writer_key (json, key);
+  lmt_json_writer_string (json, value);
+}
+
+static void
 write_l2 (LmtJsonWriter *json, LmtL2 *l2)
 {
   const LmtL2Figures *figures = lmt_l2_get_figures (l2);
@@ -320,7 +329,25 @@ write_l2 (LmtJsonWriter *json, LmtL2 *l2)
   lmt_json_writer_uint (json, figures->protocol_errors);
   for (guint kind = 0; kind < LMT_L2_N_KINDS; kind++)
     write_kind (json, figures, kind);
+  lmt_json_writer_key (json, "faults");
+  lmt_json_writer_bool (json, (lmt_l2_get_info (l2)->flags & LMT_L2_INFO_FAULTS) != 0);
+  lmt_json_writer_key (json, "status");
+  lmt_json_writer_begin_object (json);
+  lmt_l2_get_status (l2, write_status, json);
   lmt_json_writer_end_object (json);
+  lmt_json_writer_end_object (json);
+}
+
+/* Of the plugin's words those that nobody should miss: that it is ill, what it wraps, which results were made wrong. */
+static void
+add_status_row (gpointer data, const char *key, const char *value)
+{
+  LmtSection *section = data;
+  gboolean fault = g_str_has_prefix (key, "fault_");
+  g_autofree char *label = g_strdelimit (g_strdup (key), "_", ' ');
+
+  if (fault || (strcmp (key, "is_healthy") == 0 && strcmp (value, "yes") != 0) || strcmp (key, "inner") == 0)
+    lmt_section_add_string (section, key, label, value);
 }
 
 /* Entry with a star where the samples are too few for the percentile. */
@@ -400,6 +427,7 @@ add_l2 (StorageSession *session, LmtReport *report, gboolean *thin)
       lmt_section_add_double (section, "depth_mean", "depth mean while busy", figures->depth_mean);
       if (figures->protocol_errors > 0)
         lmt_section_add_int (section, "protocol_errors", "protocol errors of the plugin", (gint64)figures->protocol_errors);
+      lmt_l2_get_status (l2, add_status_row, section);
       write_l2 (json, l2);
     }
   lmt_json_writer_end_array (json);

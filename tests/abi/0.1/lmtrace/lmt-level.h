@@ -190,6 +190,8 @@ typedef struct
   /* For --print-config: puts what @header would give into @options, with LMT_ORIGIN_HEADER, if they ask for it. NULL: the level
    * takes nothing from a header. */
   gboolean (*header_options) (const LmtHeader *header, LmtOptions *options, GError **error);
+  /* Once started: a word that every output of the run bears, as its figures are none of a real device: "faults". NULL: none. */
+  const char *(*mark) (gpointer session);
 } LmtLevelOps;
 
 /**

@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trouble in an adapter: a replay ends with its report, counts and names what went wrong, and takes nothing damaged for a hit."""
+import glob
+import json
+import os
+import resource
+import signal
+import sys
+
+from lib import Tests, contains, end, equal, finish, header, lmtrace, prefetch, reserve, start, true, write
+
+test = Tests()
+TRACES = sorted(glob.glob(os.path.join(os.environ["LMT_SOURCE_DIR"], "data", "traces", "*.lct")))
+L1 = ["--l1-size-gb", "0.0625", "--eviction-policy", "LRU"]
+SETTLED = ["--speed", "0", "--l2-store-policy", "skip_l1"]
+
+
+def fault(inner={"type": "dram"}, **keys):
+    return json.dumps(dict(type="fault", inner=inner, **keys))
+
+
+def replay(folder, file, adapter, *args, **more):
+    args = [*L1, *SETTLED, *args]
+    return lmtrace("replay", file, *args, "--l2-adapter", adapter, "--format", "json", "--output-dir", os.path.join(folder, "out"), **more)
+
+
+def causes(metrics):
+    return {key: value for key, value in metrics.get("misses", {}).items() if key not in ("all", "total") and value}
+
+
+def check(run, codes=(0,)):
+    """What holds for every run, whatever the adapter did."""
+    true(run.code in codes, repr(run))
+    metrics = run.json["metrics"]
+    tiers = metrics["tiers"]
+    equal(sum(causes(metrics).values()), tiers["cells_asked"] - tiers["l1_hits"] - tiers["l2_hits"])
+    overall = metrics["overall"]
+    equal(overall["n"], overall["replayed"] + overall["skipped"] + overall["failed"] + overall["undecodable"] + overall["mismatch"])
+    return metrics
+
+
+FAULTS = [
+    (dict(rate=0.05), "fault_load"), (dict(gap_tail_ratios=[0]), "fault_gap"), (dict(store_rate=0.05), "fault_store"),
+    (dict(lookup_rate=0.05), "fault_lookup"), (dict(short_rate=0.05), "fault_short"), (dict(error_key="*@*7", error="denied"), "fault_error_key"),
+    (dict(store_rate=0.05, error="busy"), "fault_store"), (dict(no_space_after_bytes=4 << 20), "fault_no_space"),
+    (dict(delay_ms=1, delay_rate=0.05), "fault_delay"), (dict(reorder=3), None), (dict(duplicate_rate=0.3), "fault_duplicate"),
+    (dict(stall_ms=400), "fault_stall"), (dict(hang_rate=0.03, io_timeout_s=0.01), "fault_hang"),
+    (dict(rate=0.02, store_rate=0.02, lookup_rate=0.02, short_rate=0.02, duplicate_rate=0.1, reorder=4, delay_ms=0.5, delay_rate=0.05), "fault_load"),
+]
+
+
+@test
+def every_fault_on_every_trace(folder):
+    """No crash, no hang, all is counted, nothing damaged is a hit: what was loaded is compared byte by byte."""
+    equal(len(TRACES), 3)
+    for number, (keys, status) in enumerate(FAULTS):
+        file = TRACES[number % len(TRACES)]
+        metrics = check(replay(folder, file, fault(**keys), "--verify-data"))
+        l2 = metrics["l2"][0]
+        equal(l2["faults"], True)
+        equal(metrics["overall"]["mark"], "faults")
+        equal(metrics["overall"]["mismatch"], 0)
+        equal(metrics["overall"]["settled"], True)
+        if status is not None:
+            true(int(l2["status"].get(status, 0)) > 0, repr((keys, l2["status"])))
+        equal(l2["protocol_errors"], int(l2["status"].get("fault_duplicate", 0)))
+
+
+@test
+def the_same_twice(folder):
+    """A run with faults is as repeatable as one without; another seed is another run."""
+    keys = dict(rate=0.1, store_rate=0.1, lookup_rate=0.05, reorder=4)
+    digests = [check(replay(folder, TRACES[0], fault(seed=seed, **keys)))["outcome_digest"] for seed in (1, 1, 2)]
+    equal(digests[0], digests[1])
+    true(digests[0] != digests[2], digests)
+    off = check(replay(folder, TRACES[0], fault()))
+    bare = check(replay(folder, TRACES[0], '{"type":"dram"}'))
+    equal(off["outcome_digest"], bare["outcome_digest"])
+    true("mark" not in off["overall"] and off["l2"][0]["faults"] is False, off["overall"])
+
+
+@test
+def misses_say_load_failed(folder):
+    """The last of three loads fails: two hits, and one miss with its cause."""
+    file = write(os.path.join(folder, "a.lct"), header("storage"), reserve(0, "A", "B", "C"), finish(0.1, "A", "B", "C"),
+                 prefetch(1, "A", "B", "C"))
+    metrics = check(replay(folder, file, fault(gap_indices=[2])))
+    equal(causes(metrics), {"load_failed": 1})
+    equal(metrics["tiers"]["l2_hits"], 2)
+    equal(metrics["l2"][0]["load"]["codes"], {"ok": 2, "io": 1})
+
+
+@test
+def marked_in_every_output(folder):
+    jsonl, summary = os.path.join(folder, "r.jsonl"), os.path.join(folder, "s.json")
+    args = [*L1, *SETTLED, "--l2-adapter", fault(rate=0.2), "--output-dir", folder]
+    run = lmtrace("replay", TRACES[0], *args, "--jsonl-out", jsonl)
+    equal(run.code, 0)
+    contains(run.text, "Run with:")
+    contains(run.text, "fault load:")
+    contains(run.errors, "warning: fault: results are made wrong on purpose: rate=0.2 seed=0")
+    lines = [json.loads(line) for line in open(jsonl)]
+    true(lines and all(line["mark"] == "faults" for line in lines), lines[:1])
+    tables = glob.glob(os.path.join(folder, "*.csv"))
+    equal(len(tables), 1)
+    rows = open(tables[0], newline="").read().split("\r\n")[:-1]
+    true(len(rows) > 1 and rows[0].endswith(",mark") and all(row.endswith(",faults") for row in rows[1:]), rows[:2])
+    for file in glob.glob(os.path.join(folder, "*summary*.json")):
+        equal(json.load(open(file))["mark"], "faults")
+    run = lmtrace("replay", TRACES[0], *args, "--format", "json")
+    true(any("wrong on purpose" in warning["message"] for warning in run.json["warnings"]), run.json["warnings"])
+
+
+@test
+def lost_completions(folder):
+    """Waited for in vain, counted, given up at close; the run says that it isn't settled."""
+    metrics = check_lost(replay(folder, TRACES[0], fault(hang_rate=0.02), "--drain-timeout", "20ms"))
+    equal(metrics["overall"]["settled"], False)
+    true(metrics["status"]["unsettled"] > 0, metrics["status"])
+    true(metrics["status"]["io_abandoned"] >= metrics["status"]["unsettled"], metrics["status"])
+    true(int(metrics["l2"][0]["status"]["fault_hang"]) > 0, metrics["l2"][0]["status"])
+    # In real time, too.
+    metrics = check_lost(replay(folder, TRACES[0], fault(hang_rate=0.02), "--drain-timeout", "20ms", "--speed", "100"))
+    true(metrics["status"]["io_abandoned"] > 0, metrics["status"])
+
+
+def check_lost(run):
+    equal(run.code, 0)
+    contains(run.errors, "operations given up after")
+    return run.json["metrics"]
+
+
+@test
+def late_completions(folder):
+    """Later than anybody waits: handed over when they come, or given up at close; never twice, never into freed memory."""
+    metrics = check_lost(replay(folder, TRACES[0], fault(delay_ms=60000, delay_rate=0.02), "--drain-timeout", "20ms"))
+    true(metrics["status"]["unsettled"] > 0, metrics["status"])
+    run = replay(folder, TRACES[0], fault(delay_ms=40, delay_rate=0.05), "--drain-timeout", "10ms")
+    equal(run.code, 0)
+    true(run.json["metrics"]["status"]["unsettled"] > 0, run.errors)
+
+
+@test
+def a_deadline_for_operations(folder):
+    """io_timeout_s: what hangs is cancelled and counted, the run stays settled and the misses are explained."""
+    metrics = check(replay(folder, TRACES[0], fault(hang_rate=0.02, io_timeout_s=0.01)))
+    equal(metrics["overall"]["settled"], True)
+    codes = [metrics["l2"][0][kind]["codes"].get("timeout", 0) for kind in ("store", "lookup", "load")]
+    equal(sum(codes), int(metrics["l2"][0]["status"]["fault_hang"]))
+
+
+@test
+def damaged_bytes(folder):
+    """A flipped bit that no checksum saw: --verify-data finds it, exit 1, --max-errors allows it."""
+    adapter = fault(corrupt_rate=0.03)
+    metrics = check(replay(folder, TRACES[0], adapter, "--verify-data"), (1,))
+    wrong = metrics["overall"]["mismatch"]
+    true(wrong > 0, metrics["overall"])
+    equal(replay(folder, TRACES[0], adapter, "--verify-data", "--max-errors", str(wrong)).code, 0)
+    equal(replay(folder, TRACES[0], adapter, "--verify-data", "--max-errors", str(wrong - 1)).code, 1)
+    equal(replay(folder, TRACES[0], adapter, "--verify-data", "--max-errors", "50%").code, 0)
+
+
+@test
+def a_file_too_large(folder):
+    """EFBIG from the system itself: stores fail with no-space, are named once, leave no debris."""
+    base = os.path.join(folder, "kv")
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+
+    metrics = check(end(start("replay", TRACES[0], *L1, *SETTLED, "--l2-adapter", json.dumps({"type": "fs", "base_path": base}), "--format", "json",
+                              "--output-dir", folder, preexec_fn=limit)))
+    codes = metrics["l2"][0]["store"]["codes"]
+    true(codes.get("no-space", 0) > 0 and codes.get("ok", 0) == 0, codes)
+    equal(os.listdir(base), [])
+    equal(metrics["tiers"]["l2_hits"], 0)
+
+
+@test
+def a_folder_that_vanishes_or_is_damaged(folder):
+    """Objects of an earlier run cut, grown, replaced by folders: misses, repaired by the next store; no wrong byte is ever a hit."""
+    base = os.path.join(folder, "kv")
+    adapter = json.dumps({"type": "fs", "base_path": base, "sync": "none"})
+    first = check(replay(folder, TRACES[0], adapter, "--verify-data"))
+    names = sorted(os.listdir(base))
+    true(len(names) > 10, names)
+    for number, name in enumerate(names):
+        path = os.path.join(base, name)
+        if number % 4 == 0:
+            os.truncate(path, os.path.getsize(path) // 2)
+        elif number % 4 == 1:
+            with open(path, "ab") as file:
+                file.write(b"more")
+        elif number % 4 == 2:
+            os.unlink(path)
+            os.mkdir(path)
+    second = check(replay(folder, TRACES[0], adapter, "--verify-data"))
+    equal(second["overall"]["mismatch"], 0)
+    true(second["tiers"]["l2_hits"] <= first["tiers"]["l2_hits"], second["tiers"])
+    for number, name in enumerate(names):
+        path = os.path.join(base, name)
+        equal(os.path.isdir(path), number % 4 == 2)
+
+
+@test
+def full_through_the_adapter(folder):
+    """A disk that is full after 4 MiB: every store beyond fails with no-space, the rest stays and is hit."""
+    base = os.path.join(folder, "kv")
+    metrics = check(replay(folder, TRACES[0], fault({"type": "fs", "base_path": base}, no_space_after_bytes=4 << 20), "--verify-data"))
+    l2 = metrics["l2"][0]
+    true(l2["store"]["codes"]["no-space"] > 0 and l2["store"]["codes"]["ok"] > 0, l2["store"])
+    true(l2["used_bytes"] <= 4 << 20, l2)
+    equal(sum(os.path.getsize(os.path.join(base, name)) for name in os.listdir(base)), l2["used_bytes"])
+
+
+@test
+def bad_configurations(folder):
+    for adapter, text in (
+            ('{"type":"fault"}', "('fault'): inner: expected a JSON value, found nothing"),
+            ('{"type":"fault","inner":{"type":"dram","eviction":{"eviction_policy":"LRU"}}}', "inner ('dram'): eviction: expected none, found one"),
+            ('{"type":"fault","inner":{"type":"nosuch"}}', "('fault'): inner: unknown adapter type 'nosuch'"),
+            ('{"type":"fault","inner":{"type":"dram"},"rate":1.5}', "('fault'): rate: expected a number from 0 to 1, found 1.5"),
+            ('{"type":"model","table":"/nonexistent"}', "('model'): table: "),
+            ('{"type":"dram","io_timeout_s":-1}', "io_timeout_s: expected 0, or seconds")):
+        run = lmtrace("replay", TRACES[0], *L1, "--l2-adapter", adapter)
+        equal(run.code, 2)
+        contains(run.errors, text)
+    run = lmtrace("replay", TRACES[0], *L1, "--l2-adapter", fault({"type": "model"}), "--verify-data", "--output-dir", folder)
+    equal(run.code, 2)
+
+
+if __name__ == "__main__":
+    sys.exit(test.main())
