@@ -278,7 +278,8 @@ op_for_unknown (LmtReplay *replay, LmtSpan qualname, gboolean *is_new)
     qualname = (LmtSpan){ (const guint8 *)OTHER_NAMES, strlen (OTHER_NAMES) };
   added.op = add_op (replay, (const char *)qualname.data, qualname.len, -1);
   added.len = qualname.len;
-  added.name = g_memdup2 (qualname.data, qualname.len);
+  added.name = g_malloc (qualname.len + 1); /* a name of no bytes isn't NULL: memcmp() takes none */
+  memcpy (added.name, qualname.data, qualname.len);
   g_array_append_val (replay->unknown, added);
   return added.op;
 }

@@ -607,6 +607,17 @@ def resync(folder):
 
 
 @test
+def names_of_no_bytes(folder):
+    """An empty qualname, and two that differ behind a NUL, are names like others: counted, each told once."""
+    names = ["", "a\0b", "", "a\0c", "a\0b", ""]
+    file = trace(folder, *[demo(i, name=name) for i, name in enumerate(names)], demo(9))
+    r = run(folder, file, "--speed", "0", "--format", "json")
+    equal([r.code, r.json["metrics"]["overall"]["skipped"], r.json["metrics"]["overall"]["replayed"]], [0, 6, 1], repr(r))
+    equal(r.errors.count(": no handler"), 3, repr(r))
+    equal(lmtrace("info", "--stats", "--top", "3", file).code, 0)
+
+
+@test
 def damaged_gzip(folder):
     packed = gzip.compress(header() + b"".join(demo(i / 1000) for i in range(2000)))
     short = write(os.path.join(folder, "short.lct.gz"), packed[:len(packed) // 2])
