@@ -35,7 +35,11 @@ typedef struct
 
 /**
  * LmtCommandOps: a subcommand of `lmtrace`. @run returns the exit code 0, 1, 2 or 130; with @error set it is printed as the one line.
- * @prepare: (nullable): called with the words before the strict parse: may add tables that depend on a FILE
+ * Errors: %LMT_ERROR codes; 2 if nothing was run, 1 if it was run and the target failed. Threads: main.
+ * @config_size: bytes of the struct @options' offsets lie in; zeroed, filled, and freed after @run
+ * @prepare: (nullable): called with the words before the strict parse: may add tables that depend on a FILE. FALSE: @error, exit 2
+ *
+ * Since: 0.1
  */
 typedef struct
 {
