@@ -23,7 +23,7 @@ const LmtOption replay_options[]
              "Give each copy keys of its own: those of tenants N, N+1 and so on, from 0, which has the recorded keys", GROUP_REPLAY),
         ROW (BOOL, "close-pairs", close_pairs, 0, NULL, NULL, NULL,
              "End what the selection opened and did not close: writes, reads, locks of prefetches", GROUP_REPLAY),
-        ROW (BOOL, "dry-run", dry_run, 0, NULL, NULL, NULL, "Decode and plan, touch nothing", GROUP_REPLAY),
+        ROW (BOOL, "dry-run", dry_run, 0, NULL, NULL, NULL, "Decode and plan, touch nothing; no CSV is written", GROUP_REPLAY),
         ROW (DURATION, "drain-timeout", drain_timeout_ns, 0, "30s", "0..", "DUR",
              "Wait at most DUR for what is in flight at the end", GROUP_REPLAY),
         ROW (STRING, "max-errors", max_errors, 0, "0", "nonempty", "N[%]",

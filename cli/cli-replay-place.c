@@ -150,12 +150,14 @@ static gboolean
 open_all (ReplayPlaces *places, const LmtCommandContext *context, const ReplayConfig *config, GError **error)
 {
   places->dir = g_strdup (config->output_dir != NULL ? config->output_dir : ".");
-  gboolean in_dir = !config->no_csv || (config->json != NULL && *config->json == '\0');
-  if (!make_folder (places, "--output-dir", places->dir, error))
+  /* a dry run touches nothing nobody asked for */
+  gboolean csv = !config->no_csv && !config->dry_run;
+  gboolean in_dir = csv || (config->json != NULL && *config->json == '\0');
+  if ((in_dir || !config->dry_run) && !make_folder (places, "--output-dir", places->dir, error))
     return FALSE;
   if (in_dir && !check_writable ("--output-dir", places->dir, error))
     return FALSE;
-  if (!config->no_csv)
+  if (csv)
     places->csv_path = g_build_filename (places->dir, CSV_NAME, NULL);
   if (config->json != NULL)
     places->summary_path = *config->json == '\0' ? g_build_filename (places->dir, SUMMARY_NAME, NULL) : g_strdup (config->json);

@@ -29,11 +29,24 @@ write_header (StorageRecord *record, const StorageConfig *config, GError **error
   g_autofree char *digest = storage_config_digest (json);
   LmtHeaderFields fields = { .level = "storage", .trace_schema_version = 1 };
 
-  fields.t_mono_start = (double)record->origin_ns / 1e9;
+  fields.t_mono_start = fixed_start (&fields.t_wall_start) ? fields.t_wall_start : (double)record->origin_ns / 1e9;
   fields.t_wall_start = record->wall_s;
   fields.sm_config_json = json;
   fields.sm_config_digest = digest;
   return lmt_writer_header (record->writer, &fields, error);
+}
+
+/* SOURCE_DATE_EPOCH, for files that are to come out the same: both start times are it (trace-format.md 10). */
+static gboolean
+fixed_start (double *start_s)
+{
+  const char *text = g_getenv ("SOURCE_DATE_EPOCH");
+  guint64 seconds;
+
+  if (text == NULL || !lmt_parse_uint (text, &seconds, NULL))
+    return FALSE;
+  *start_s = (double)seconds;
+  return TRUE;
 }
 
 StorageRecord *
@@ -44,7 +57,8 @@ storage_record_new (const char *path, const StorageConfig *config, const LmtCloc
 
   record->clock = clock;
   record->origin_ns = lmt_clock_now (clock);
-  record->wall_s = (double)g_get_real_time () / 1e6;
+  if (!fixed_start (&record->wall_s))
+    record->wall_s = (double)g_get_real_time () / 1e6;
   record->writer = lmt_writer_new (path != NULL ? path : made, error);
   if (record->writer != NULL && write_header (record, config, error))
     {

@@ -147,6 +147,11 @@ def dry_run_touches_nothing(folder):
     run = replay(folder, file, *L1, "--l2", "fs:base_path=" + kv, "--dry-run")
     equal(run.code, 0, repr(run))
     true(not os.path.exists(kv), "made " + kv)
+    place = os.path.join(folder, "out", "put")
+    equal(lmtrace("replay", file, *L1, "--dry-run", "--output-dir", place).code, 0)
+    equal(sorted(lib.tree(folder)), ["a.lct"])
+    equal(lmtrace("replay", file, *L1, "--dry-run", "--output-dir", place, "--json").code, 0)
+    equal(sorted(lib.tree(place)), ["trace_replay_summary.json"])
 
 
 @test

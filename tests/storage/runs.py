@@ -4,6 +4,7 @@
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -251,6 +252,14 @@ def test_records_itself(folder):
     second = Run(path, *LRU, "--speed", "0", folder=folder)
     expect(second.code == 0 and second.state == first.state, second.err)
     expect(second.metrics["overall"]["digest"].startswith(("match", "equal")), second.metrics["overall"])
+    os.environ["SOURCE_DATE_EPOCH"] = "1758400000"
+    fixed = Run(EDGE, *LRU, "--speed", "0", "--trace-level", "storage", "--trace-output", path, folder=folder)
+    del os.environ["SOURCE_DATE_EPOCH"]
+    with open(path, "rb") as file:
+        head = file.read(4096)
+    for name in (b"t_mono_start", b"t_wall_start"):
+        at = head.index(name) + len(name)
+        expect(fixed.code == 0 and struct.unpack(">d", head[at + 1 : at + 9])[0] == 1758400000.0, name)
     alone = Run(EDGE, *LRU, "--speed", "0", "--trace-output", os.path.join(folder, "no.lct"), folder=folder)
     expect(alone.code == 0 and "--trace-output" in alone.err and not os.path.exists(os.path.join(folder, "no.lct")), alone.err)
     refused = Run(EDGE, *LRU, "--speed", "0", "--trace-level", "events", folder=folder)
