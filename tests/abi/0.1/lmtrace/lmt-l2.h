@@ -109,8 +109,11 @@ enum
 };
 
 /**
- * LmtL2Key: key of an io, ready-made in each form; all strings NUL-terminated, alive until the io is reaped. @wire and @file are
- * made on the first operation of a key and kept with it; a plugin that needs none says so in LmtL2Info.flags and saves the time.
+ * LmtL2Key: key of an io, ready-made in each form; all strings NUL-terminated, alive until the io is reaped. @wire is one-to-one
+ * with the key;
+ * @file is LMCache's file name, where "/" of the model is "-SEP-": two models may share it, so who uses it refuses models that
+ * hold "-SEP-". @wire and @file are made on the first operation of a key and kept with it; a plugin that needs none says so in
+ * LmtL2Info.flags and saves the time.
  */
 typedef struct
 {
@@ -176,6 +179,9 @@ typedef struct _LmtL2Queue LmtL2Queue;
  * @open_inner: a whole adapter by its JSON, with the same calls: for wrappers. (out): ops, handle, info. The wrapper owns the
  *   handle and closes it. The option that holds the JSON is flagged LMT_OPTION_ADAPTER, so that core reads it with the rest. The
  *   inner gets ios of the wrapper's own, or its scratch words would be the wrapper's
+ * @shared: others use the medium at the same time: don't clean up what may be theirs
+ * @persist_enabled: FALSE: objects of this run are to be gone at close
+ * @data_wanted: FALSE: buffers are NULL, sizes count
  */
 typedef struct _LmtL2Host LmtL2Host;
 typedef struct _LmtL2Ops LmtL2Ops;
