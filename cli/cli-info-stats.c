@@ -8,7 +8,7 @@
 enum
 {
   SERIES_MAX = 10000, /* windows kept one by one; all of them count in the sums */
-  TOP_MAX = 1000, /* as the option's range says */
+  TOP_MAX = 1000,     /* as the option's range says */
 };
 
 typedef struct

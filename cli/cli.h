@@ -2,8 +2,9 @@
 #pragma once
 
 /**
- * SECTION: what the files of cli/ share. main.c finds the command and does what every command has in common: global options, plugins,
- * configuration file, log, output, the failure's one line and the exit code. A command is a table, built in or a plugin's.
+ * SECTION: what the files of cli/ share. main.c finds the command and does what every command has in common: global options,
+ * plugins, configuration file, log, output, the failure's one line and the exit code. A command is a table, built in or a
+ * plugin's.
  */
 #include <lmtrace/lmtrace.h>
 
@@ -46,8 +47,8 @@ extern const LmtOption cli_global_options[];
 gboolean cli_options_load_environment (LmtOptions *options, GError **error);
 
 /**
- * cli_options_load_config: the configuration file (cli.md 8.11): @config, else $LMTRACE_CONFIG, else the user's lmtrace.conf if there is
- * one. Fills what neither line nor environment set from the sections `[lmtrace]` (global options) and `[SECTION]`.
+ * cli_options_load_config: the configuration file (cli.md 8.11): @config, else $LMTRACE_CONFIG, else the user's lmtrace.conf if
+ * there is one. Fills what neither line nor environment set from the sections `[lmtrace]` (global options) and `[SECTION]`.
  * @config: (nullable): as --config gave it; then a missing file is an error
  */
 gboolean cli_options_load_config (LmtOptions *options, const char *config, const char *section, GError **error);
@@ -73,12 +74,13 @@ extern const LmtCommandOps cmd_version_ops;
 /* NULL-terminated: what main.c registers. */
 extern const LmtCommandOps *const cli_builtin_commands[];
 
-/* cli-options.c or main.c: the table of the global options without what @ops has under the same name. (transfer full): g_free() */
+/* cli-options.c or main.c: the table of the global options without what @ops has under the same name. (transfer full): g_free()
+ */
 LmtOption *cli_global_options_for (const LmtCommandOps *ops);
 
 /**
- * CliLine: the options of one command, their config structs and what prepare() left. Made by cli_line_new(), in one place for running a
- * command and for its help.
+ * CliLine: the options of one command, their config structs and what prepare() left. Made by cli_line_new(), in one place for
+ * running a command and for its help.
  */
 typedef struct
 {

@@ -6,11 +6,12 @@
 G_BEGIN_DECLS
 
 /**
- * LmtDispatch: the handlers of one level, frozen before the loop: length + memcmp over an array, last hit first. Read without a lock.
+ * LmtDispatch: the handlers of one level, frozen before the loop: length + memcmp over an array, last hit first. Read without a
+ * lock.
  *
- * One owner; what plugins register later is not in it. The registry must outlive it. Threads: one at a time (the last hit is kept);
- * each loop makes its own. Cost of a find: no allocation.
- * Source of the qualnames: LMCache's `record.qualname`, the traced method's `__qualname__` with its module.
+ * One owner; what plugins register later is not in it. The registry must outlive it. Threads: one at a time (the last hit is
+ * kept); each loop makes its own. Cost of a find: no allocation. Source of the qualnames: LMCache's `record.qualname`, the traced
+ * method's `__qualname__` with its module.
  *
  * Since: 0.1
  */

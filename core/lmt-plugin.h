@@ -4,9 +4,9 @@
 /**
  * SECTION: the only header a plugin includes. One exported symbol, lmt_plugin_get(), made by LMT_PLUGIN_DEFINE.
  *
- * Border structs: struct_size first; fixed-width integers, doubles and pointers only; fields are only ever appended; a NULL callback
- * means "as before it existed". The core copies MIN (struct_size, sizeof) bytes on registration and calls the copy only. load()
- * registers and nothing else. Strings handed over live as long as the process. Modules are never unmapped.
+ * Border structs: struct_size first; fixed-width integers, doubles and pointers only; fields are only ever appended; a NULL
+ * callback means "as before it existed". The core copies MIN (struct_size, sizeof) bytes on registration and calls the copy only.
+ * load() registers and nothing else. Strings handed over live as long as the process. Modules are never unmapped.
  */
 #include "lmt-codec.h"
 #include "lmt-command.h"
@@ -79,8 +79,8 @@ gboolean lmt_registrar_add_l2 (LmtRegistrar *registrar, const LmtL2Ops *ops, GEr
 gboolean lmt_registrar_add_command (LmtRegistrar *registrar, const LmtCommandOps *ops, GError **error);
 
 /**
- * LMT_PLUGIN_DEFINE: the one exported symbol; the last line of a plugin's one registering file. @load_ as above, @unload_ or NULL:
- * LMT_PLUGIN_DEFINE ("l2-mine", "0.1.0", "Apache-2.0", "Objects on my device", mine_load, NULL)
+ * LMT_PLUGIN_DEFINE: the one exported symbol; the last line of a plugin's one registering file. @load_ as above, @unload_ or
+ * NULL: LMT_PLUGIN_DEFINE ("l2-mine", "0.1.0", "Apache-2.0", "Objects on my device", mine_load, NULL)
  */
 #define LMT_PLUGIN_DEFINE(name_, version_, licence_, summary_, load_, unload_)                                                   \
   G_BEGIN_DECLS                                                                                                                  \

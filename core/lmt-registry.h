@@ -12,8 +12,8 @@ G_BEGIN_DECLS
 /**
  * LmtRegistry: everything plugins registered: levels, handlers, codecs, L2 adapters, commands; and the plugins themselves.
  * Signals: `plugin-added` (LmtPluginInfo), `plugin-refused` (LmtPluginInfo). Main thread only; frozen copies serve the loops.
- * Tables it hands out are its own copies and live as long as it does; strings in them as long as the process. Plugins are opened when
- * a name is asked for, bound at once and never unmapped.
+ * Tables it hands out are its own copies and live as long as it does; strings in them as long as the process. Plugins are opened
+ * when a name is asked for, bound at once and never unmapped.
  *
  * Since: 0.1
  */
@@ -31,8 +31,8 @@ typedef enum
 #define LMT_TYPE_PLUGIN_INFO (lmt_plugin_info_get_type ())
 G_DECLARE_FINAL_TYPE (LmtPluginInfo, lmt_plugin_info, LMT, PLUGIN_INFO, GObject)
 /* All texts: (transfer none), alive with @info; "" where the plugin doesn't say. */
-const char *lmt_plugin_info_get_name (LmtPluginInfo *info);    /* "" while not opened */
-const char *lmt_plugin_info_get_path (LmtPluginInfo *info);    /* "builtin" for core's own */
+const char *lmt_plugin_info_get_name (LmtPluginInfo *info); /* "" while not opened */
+const char *lmt_plugin_info_get_path (LmtPluginInfo *info); /* "builtin" for core's own */
 const char *lmt_plugin_info_get_version (LmtPluginInfo *info);
 const char *lmt_plugin_info_get_licence (LmtPluginInfo *info);
 const char *lmt_plugin_info_get_summary (LmtPluginInfo *info);
@@ -56,7 +56,8 @@ gboolean lmt_registry_load_file (LmtRegistry *registry, const char *path, GError
 void lmt_registry_load_all (LmtRegistry *registry);
 /* Tables linked into the program, listed with the path "builtin". @load as in LmtPluginDescriptor. */
 typedef struct _LmtRegistrar LmtRegistrar;
-gboolean lmt_registry_load_builtin (LmtRegistry *registry, const char *name, gboolean (*load) (LmtRegistrar *, GError **), GError **error);
+gboolean lmt_registry_load_builtin (LmtRegistry *registry, const char *name, gboolean (*load) (LmtRegistrar *, GError **),
+                                    GError **error);
 
 /* Each opens lmt-level-NAME.so, lmt-l2-NAME.so, lmt-cmd-NAME.so where the name isn't known yet, then the rest before giving up.
  * The error lists what is known and the folders searched, and a refused plugin's own reason. */

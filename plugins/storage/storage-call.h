@@ -6,7 +6,8 @@
 G_BEGIN_DECLS
 
 /**
- * The one normalised call model for the traced calls of every release (trace-format.md 7): handlers and manager never see a release.
+ * The one normalised call model for the traced calls of every release (trace-format.md 7): handlers and manager never see a
+ * release.
  */
 typedef enum
 {
@@ -24,9 +25,22 @@ typedef enum
   SM_OP_UNSAFE_READ,
 } SmOp;
 
-typedef enum { SM_WRITE_NEW = 0, SM_WRITE_UPDATE, SM_WRITE_ALL } SmWriteMode;
-typedef enum { SM_POLICY_PREFIX = 0, SM_POLICY_FULL } SmPolicy;
-typedef enum { SM_LOCK = 0, SM_NO_LOCK } SmLockMode;
+typedef enum
+{
+  SM_WRITE_NEW = 0,
+  SM_WRITE_UPDATE,
+  SM_WRITE_ALL
+} SmWriteMode;
+typedef enum
+{
+  SM_POLICY_PREFIX = 0,
+  SM_POLICY_FULL
+} SmPolicy;
+typedef enum
+{
+  SM_LOCK = 0,
+  SM_NO_LOCK
+} SmLockMode;
 
 /**
  * SmRow: one row of a prefetch (a key group on one rank), keys in chunk order. All rows of a request are equally long.
@@ -48,21 +62,22 @@ typedef struct
  */
 typedef struct
 {
-  guint32 op; /* SmOp */
+  guint32 op;     /* SmOp */
   guint32 n_keys; /* all but PREFETCH */
   LmtKey *const *keys;
   guint64 object_bytes; /* RESERVE_WRITE: unaligned size of each object */
   guint32 n_rows;       /* PREFETCH */
-  guint32 readers;      /* PREFETCH: num_kv_readers; FINISH_READ: read_locks. Clamped to 1..128 by the decoder, but 0 of a prefetch is refused here */
+  guint32 readers; /* PREFETCH: num_kv_readers; FINISH_READ: read_locks. Clamped to 1..128 by the decoder, but 0 of a prefetch is
+                      refused here */
   const SmRow *rows;
   guint32 write_mode;
   guint32 policy;
   guint32 lock_mode;
-  guint8 look_l1;   /* FALSE: WARM of older releases: no lock pass, L1 hits don't count */
-  guint8 allow_l2;  /* FALSE: skip_l2, or an empty set of tags */
-  guint8 force;     /* DELETE, CLEAR */
-  guint8 caller_failed; /* READ_EXIT */
-  guint8 enter_bad; /* READ_EXIT: the enter was no success: `keys` are the good ones, one lock each goes back */
+  guint8 look_l1;          /* FALSE: WARM of older releases: no lock pass, L1 hits don't count */
+  guint8 allow_l2;         /* FALSE: skip_l2, or an empty set of tags */
+  guint8 force;            /* DELETE, CLEAR */
+  guint8 caller_failed;    /* READ_EXIT */
+  guint8 enter_bad;        /* READ_EXIT: the enter was no success: `keys` are the good ones, one lock each goes back */
   LmtKey *const *bad_keys; /* READ_EXIT: (nullable): the others, for the event */
   guint32 n_bad_keys;
 } SmCall;

@@ -78,12 +78,12 @@ typedef struct
 extern const LmtOption storage_options[];
 
 /**
- * StorageConfig: flags, JSON objects and (with --config-from-trace) the header made into one checked configuration. Nothing is opened.
- * Adapters in order: those of --l2-adapter as given, then those of --l2.
+ * StorageConfig: flags, JSON objects and (with --config-from-trace) the header made into one checked configuration. Nothing is
+ * opened. Adapters in order: those of --l2-adapter as given, then those of --l2.
  */
 typedef struct
 {
-  SmConfig sm;                 /* sm.l2_eviction points into l2_eviction */
+  SmConfig sm; /* sm.l2_eviction points into l2_eviction */
   SmEviction *l2_eviction;
   LmtL2Config **l2;            /* sm.n_l2 of them */
   gboolean plain_flags;        /* L1 came from --l1-size-gb, not from --l1-manager */
@@ -95,9 +95,9 @@ typedef struct
   gboolean extra_logging;
   double extra_logging_interval_s;
   gint64 notifier_interval_ms;
-  double inflight_watermark;   /* 0.5.7: given or not; part of the digest */
+  double inflight_watermark;                       /* 0.5.7: given or not; part of the digest */
   gboolean watermark_is_integer, ratio_is_integer; /* written so in an --l1-manager object: the digest keeps it */
-  GArray *quotas;              /* of StorageQuota */
+  GArray *quotas;                                  /* of StorageQuota */
 } StorageConfig;
 
 typedef struct
@@ -106,12 +106,13 @@ typedef struct
   guint64 bytes;
 } StorageQuota;
 
-StorageConfig *storage_config_new (const StorageFlags *flags, const LmtOptions *options, LmtRegistry *registry, const LmtHeader *header,
-                                   LmtWarnings *warnings, GError **error);
+StorageConfig *storage_config_new (const StorageFlags *flags, const LmtOptions *options, LmtRegistry *registry,
+                                   const LmtHeader *header, LmtWarnings *warnings, GError **error);
 void storage_config_free (StorageConfig *config);
 
-/* Canonical JSON of cli.md 3.8. @shm_name: what stands there; NULL: the configuration's own. @compat: 0, 56: the shape of 0.5.6; 57: of
- * 0.5.7; 44, 47, 50, 52: of the first release that wrote it (trace-format.md 6). `use_lazy` is false: nothing is pinned. (transfer full) */
+/* Canonical JSON of cli.md 3.8. @shm_name: what stands there; NULL: the configuration's own. @compat: 0, 56: the shape of 0.5.6;
+ * 57: of 0.5.7; 44, 47, 50, 52: of the first release that wrote it (trace-format.md 6). `use_lazy` is false: nothing is pinned.
+ * (transfer full) */
 char *storage_config_to_json (const StorageConfig *config, const char *shm_name, guint compat);
 char *storage_config_digest (const char *json); /* SHA-256, lower-case hex (transfer full) */
 
