@@ -449,8 +449,11 @@ issue_burst (LmtL2 *l2)
       l2->now = lmt_clock_now (l2->params.clock);
       gint64 each = (l2->now - start) / n;
       for (guint kind = 0; kind < LMT_L2_N_KINDS; kind++)
-        for (; l2->done_n[kind] > 0; l2->done_n[kind]--)
-          lmt_stats_add (l2->figures.service[kind], each);
+        if (l2->done_n[kind] > 0)
+          {
+            lmt_stats_add_many (l2->figures.service[kind], each, l2->done_n[kind]);
+            l2->done_n[kind] = 0;
+          }
     }
   for (LmtL2Task *task = last != NULL ? last->next : l2->done_head; task != NULL; task = task->next)
     task->done_ns = l2->now;

@@ -125,6 +125,21 @@ lmt_stats_add (LmtStats *stats, gint64 ns)
 }
 
 void
+lmt_stats_add_many (LmtStats *stats, gint64 ns, guint64 n)
+{
+  for (; n > 0 && !stats->bucketed; n--)
+    lmt_stats_add (stats, ns);
+  if (n == 0)
+    return;
+  ns = MAX (ns, 0);
+  stats->buckets[stats_bucket_of (ns)] += n;
+  stats->min = MIN (stats->min, ns);
+  stats->max = MAX (stats->max, ns);
+  stats->sum += (StatsSum)ns * n;
+  stats->count += n;
+}
+
+void
 lmt_stats_merge (LmtStats *into, const LmtStats *from)
 {
   g_return_if_fail (into != NULL && from != NULL && into != from);

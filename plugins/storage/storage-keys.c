@@ -23,12 +23,13 @@ release (SmKeyReader *reader, LmtKey **keys, guint from, guint n)
 void
 sm_key_reader_clear (SmKeyReader *reader)
 {
-  release (reader, reader->keys, 0, reader->n_keys);
-  release (reader, reader->previous, 0, reader->n_previous);
+  release (reader, reader->owned, 0, reader->n_owned);
+  release (reader, reader->before, 0, reader->n_before);
+  sm_known_clear (&reader->known, reader->table);
   g_free (reader->keys);
-  g_free (reader->previous);
-  g_free (reader->heads);
-  g_free (reader->previous_heads);
+  g_free (reader->ends);
+  g_free (reader->owned);
+  g_free (reader->before);
   g_free (reader->lists);
   if (reader->own != NULL)
     g_byte_array_unref (reader->own);
@@ -46,30 +47,30 @@ sm_key_reader_set_tenant (SmKeyReader *reader, guint64 number)
 void
 sm_key_reader_begin (SmKeyReader *reader)
 {
-  LmtKey **keys = reader->previous;
-  guint64 *heads = reader->previous_heads;
-  guint max = reader->max_previous;
-  reader->previous_heads = reader->heads;
-  reader->heads = heads;
-  reader->previous = reader->keys;
-  reader->max_previous = reader->max_keys;
-  reader->n_previous = reader->n_keys;
-  reader->keys = keys;
-  reader->max_keys = max;
+  LmtKey **owned = reader->before;
+  guint max = reader->max_before;
+  reader->before = reader->owned;
+  reader->max_before = reader->max_owned;
+  reader->n_before = reader->n_owned;
+  reader->owned = owned;
+  reader->max_owned = max;
+  reader->n_owned = 0;
   reader->n_keys = 0;
   reader->n_lists = 0;
   reader->hint = 0;
+  sm_known_next (&reader->known);
 }
 
 void
 sm_key_reader_end (SmKeyReader *reader, gboolean keep)
 {
   reader->n_pending = 0;
-  release (reader, reader->previous, 0, reader->n_previous);
-  reader->n_previous = 0;
+  release (reader, reader->before, 0, reader->n_before);
+  reader->n_before = 0;
   if (keep)
     return;
-  release (reader, reader->keys, 0, reader->n_keys);
+  release (reader, reader->owned, 0, reader->n_owned);
+  reader->n_owned = 0;
   reader->n_keys = 0;
   reader->n_lists = 0;
 }
@@ -201,13 +202,12 @@ flush (SmKeyReader *reader)
   reader->n_pending = 0;
 }
 
-static gboolean
-same_key (const LmtKeyFields *a, const LmtKeyFields *b)
+static void
+grow_keys (SmKeyReader *reader, guint wanted)
 {
-  return a->hash_len == b->hash_len && a->rank == b->rank && a->group == b->group && a->model_len == b->model_len
-         && a->salt_len == b->salt_len
-         && (b->hash_len == 32 ? memcmp (a->hash, b->hash, 32) == 0 : memcmp (a->hash, b->hash, b->hash_len) == 0)
-         && memcmp (a->model, b->model, b->model_len) == 0 && (b->salt_len == 0 || memcmp (a->salt, b->salt, b->salt_len) == 0);
+  reader->max_keys = MAX (MAX (64, wanted), reader->max_keys * 2);
+  reader->keys = g_renew (LmtKey *, reader->keys, reader->max_keys);
+  reader->ends = g_renew (guint32, reader->ends, reader->max_keys);
 }
 
 /* The tenant's hash: of the same length (8 bytes at least), first 8 bytes exclusive-or the tenant's mask. Two tenants' masks
@@ -229,36 +229,19 @@ make_own (SmKeyReader *reader, const LmtKeyFields *fields)
   return own;
 }
 
-static void
-take (SmKeyReader *reader, const LmtKeyFields *fields)
+/* @end: of its bytes, from the start of the list. */
+static inline void
+take (SmKeyReader *reader, const LmtKeyFields *fields, gsize end)
 {
-  LmtKeyFields own;
   guint i = reader->n_keys++;
-  guint64 head = 0;
-  if (G_UNLIKELY (reader->mask != 0))
-    {
-      own = make_own (reader, fields);
-      fields = &own;
-    }
   if (G_UNLIKELY (i == reader->max_keys))
-    {
-      reader->max_keys = MAX (64, reader->max_keys * 2);
-      reader->keys = g_renew (LmtKey *, reader->keys, reader->max_keys);
-      reader->heads = g_renew (guint64, reader->heads, reader->max_keys);
-    }
-  if (G_LIKELY (fields->hash_len >= sizeof head))
-    memcpy (&head, fields->hash, sizeof head);
-  reader->heads[i] = head;
-  /* reserve, finish, enter, exit: the same list comes several times in a row. */
-  if (i < reader->n_previous && reader->previous_heads[i] == head && same_key (&reader->previous[i]->fields, fields))
-    {
-      reader->keys[i] = lmt_key_ref (reader->previous[i]);
-      return;
-    }
-  /* The one buffer of an altered hash can't wait. */
+    grow_keys (reader, i + 1);
+  reader->ends[i] = (guint32)MIN (end, G_MAXUINT32);
   if (G_UNLIKELY (reader->mask != 0))
     {
-      reader->keys[i] = lmt_key_table_intern (reader->table, fields);
+      /* The one buffer of an altered hash can't wait. */
+      LmtKeyFields own = make_own (reader, fields);
+      reader->keys[i] = lmt_key_table_intern (reader->table, &own);
       return;
     }
   reader->keys[i] = NULL;
@@ -266,6 +249,74 @@ take (SmKeyReader *reader, const LmtKeyFields *fields)
   reader->pending[reader->n_pending++] = *fields;
   if (reader->n_pending == SM_KEYS_AHEAD)
     flush (reader);
+}
+
+/* Nothing of a list that could not be read stays. */
+static void
+drop_list (SmKeyReader *reader, const SmKeyList *list)
+{
+  reader->n_pending = 0; /* all of this list: each one ends with a flush */
+  release (reader, reader->keys, list->first, reader->n_keys);
+  reader->n_keys = list->first;
+}
+
+/* The list was read, from @data on: it is known from now on, or its keys are held for this record. */
+static void
+own_list (SmKeyReader *reader, const guint8 *data, const SmKeyList *list)
+{
+  LmtKey **keys = reader->keys + list->first;
+  if (list->n == 0
+      || sm_known_add (&reader->known, reader->table, reader->mask, data, keys, reader->ends + list->first, list->n,
+                       list->n_grouped, list->n_salted))
+    return;
+  if (reader->max_owned - reader->n_owned < list->n)
+    {
+      reader->max_owned = MAX (reader->n_owned + list->n, 2 * reader->max_owned);
+      reader->owned = g_renew (LmtKey *, reader->owned, reader->max_owned);
+    }
+  memcpy (reader->owned + reader->n_owned, keys, list->n * sizeof *keys);
+  reader->n_owned += list->n;
+}
+
+/* Elements from @cursor on that are a list met before: no look at a key. Else FALSE, and as many as begin a known list are taken.
+ */
+static gboolean
+read_known (SmKeyReader *reader, LmtCursor *cursor, guint32 n, SmKeyList *list)
+{
+  const SmKnownList *begins;
+  gsize room = (gsize)(cursor->end - cursor->pos);
+  const SmKnownList *known = sm_known_find (&reader->known, reader->mask, cursor->pos, room, n, &begins);
+  list->first = reader->n_keys;
+  list->n = n;
+  list->n_grouped = list->n_salted = 0;
+  if (known == NULL && begins == NULL)
+    return FALSE;
+  guint32 most = MIN (n, known != NULL ? known->n : begins->n), i = 0;
+  if (reader->max_keys - reader->n_keys < most)
+    grow_keys (reader, reader->n_keys + most);
+  if (known != NULL)
+    {
+      memcpy (reader->keys + reader->n_keys, known->keys, n * sizeof (LmtKey *));
+      reader->n_keys += n;
+      list->n_grouped = known->n_grouped;
+      list->n_salted = known->n_salted;
+      cursor->pos += known->len;
+      return TRUE;
+    }
+  if ((begins->n_grouped != 0 && begins->n_grouped != begins->n) || (begins->n_salted != 0 && begins->n_salted != begins->n))
+    return FALSE; /* which of the keys have them isn't known */
+  for (guint32 at = 0; i < most && begins->ends[i] <= room; at = begins->ends[i++])
+    {
+      if (memcmp (begins->bytes + at, cursor->pos + at, begins->ends[i] - at) != 0)
+        break;
+      reader->ends[reader->n_keys] = begins->ends[i];
+      reader->keys[reader->n_keys++] = lmt_key_ref (begins->keys[i]);
+    }
+  if (i > 0)
+    cursor->pos += begins->ends[i - 1];
+  list->n_grouped = begins->n_grouped != 0 ? i : 0;
+  list->n_salted = begins->n_salted != 0 ? i : 0;
+  return FALSE;
 }
 
 /* Name without @? The last good one is remembered: a trace has few. Its bytes then stand for the name, so that keys that wait
@@ -292,23 +343,22 @@ static gboolean
 read_fast (SmKeyReader *reader, LmtCursor *cursor, guint32 n, SmKeyList *list)
 {
   LmtKeyFields fields = { .struct_size = sizeof fields, .salt = "" };
-  list->first = reader->n_keys;
-  list->n = n;
-  list->n_grouped = list->n_salted = 0;
-  for (guint32 i = 0; i < n; i++)
+  const guint8 *data = cursor->pos;
+  if (read_known (reader, cursor, n, list))
+    return TRUE;
+  for (guint32 i = reader->n_keys - list->first; i < n; i++)
     {
       gboolean has_group = FALSE;
       if (!sm_object_key_fast (cursor, &fields, &has_group) || !model_is_good (reader, &fields))
         {
-          reader->n_pending = 0; /* all of this list: each one ends with a flush */
-          release (reader, reader->keys, list->first, reader->n_keys);
-          reader->n_keys = list->first;
+          drop_list (reader, list);
           return FALSE;
         }
       list->n_grouped += has_group;
-      take (reader, &fields);
+      take (reader, &fields, (gsize)(cursor->pos - data));
     }
   flush (reader);
+  own_list (reader, data, list);
   return TRUE;
 }
 
@@ -435,43 +485,49 @@ sm_key_reader_skip (SmKeyReader *reader, LmtCursor *cursor)
   return TRUE;
 }
 
+/* One element in whatever bytes. */
+static gboolean
+read_element (SmKeyReader *reader, LmtCursor *cursor, const guint8 *data, SmKeyList *list, LmtFault *fault)
+{
+  LmtKeyFields fields = { .struct_size = sizeof fields, .salt = "" };
+  gboolean has_group = FALSE;
+  LmtCursor ahead = *cursor;
+  LmtSpan payload;
+  SmObjectKey key;
+  if (sm_object_key_fast (&ahead, &fields, &has_group) && model_is_good (reader, &fields))
+    {
+      *cursor = ahead;
+      list->n_grouped += has_group;
+      take (reader, &fields, (gsize)(cursor->pos - data));
+      return TRUE;
+    }
+  if (!sm_expect_tag (cursor, "ObjectKey", &payload, NULL, "keys holds something else than ObjectKey", fault))
+    return FALSE;
+  LmtCursor inner = sm_cursor (payload);
+  if (!sm_read_object_key (&inner, &key, fault))
+    return FALSE;
+  list->n_grouped += key.has_group;
+  list->n_salted += key.has_salt;
+  take (reader, &key.fields, (gsize)(cursor->pos - data));
+  return TRUE;
+}
+
 static gboolean
 read_slow (SmKeyReader *reader, LmtCursor *cursor, guint32 n, const char *where, SmKeyList *list, LmtFault *fault)
 {
-  list->first = reader->n_keys;
-  list->n = n;
-  list->n_grouped = list->n_salted = 0;
-  for (guint32 i = 0; i < n; i++)
-    {
-      LmtKeyFields fields = { .struct_size = sizeof fields, .salt = "" };
-      gboolean has_group = FALSE;
-      LmtCursor ahead = *cursor;
-      if (sm_object_key_fast (&ahead, &fields, &has_group) && model_is_good (reader, &fields))
-        {
-          *cursor = ahead;
-          list->n_grouped += has_group;
-          take (reader, &fields);
-          continue;
-        }
-      LmtSpan payload;
-      SmObjectKey key;
-      gboolean ok = sm_expect_tag (cursor, "ObjectKey", &payload, NULL, "keys holds something else than ObjectKey", fault);
-      if (ok)
-        {
-          LmtCursor inner = sm_cursor (payload);
-          ok = sm_read_object_key (&inner, &key, fault);
-        }
-      if (!ok)
-        {
-          fault->where = where;
-          fault->index = i;
-          return FALSE;
-        }
-      list->n_grouped += key.has_group;
-      list->n_salted += key.has_salt;
-      take (reader, &key.fields);
-    }
+  const guint8 *data = cursor->pos;
+  if (read_known (reader, cursor, n, list))
+    return TRUE;
+  for (guint32 i = reader->n_keys - list->first; i < n; i++)
+    if (!read_element (reader, cursor, data, list, fault))
+      {
+        fault->where = where;
+        fault->index = i;
+        drop_list (reader, list);
+        return FALSE;
+      }
   flush (reader);
+  own_list (reader, data, list);
   return TRUE;
 }
 

@@ -4,6 +4,8 @@
 #include <lmtrace/lmt-cursor.h>
 #include <lmtrace/lmt-key.h>
 
+#include "storage-known.h"
+
 G_BEGIN_DECLS
 
 /**
@@ -11,8 +13,9 @@ G_BEGIN_DECLS
  * recognised by comparing fixed runs of bytes; anything else goes the general way, with the same result.
  *
  * A list is read where a walk first meets it and remembered by its place, so that the walk over the members of a map and the
- * reading of one of them are one pass. Keys of a record are held until the next sm_key_reader_begin(); those of the record before
- * are given back by sm_key_reader_end(), after the new ones were taken: keys that stay in use never leave the table.
+ * reading of one of them are one pass. Lists met again are told by their bytes (SmKnown). Keys of a record are held until the
+ * next sm_key_reader_begin(); those of the record before are given back by sm_key_reader_end() at the earliest, after the new
+ * ones were taken: keys that stay in use never leave the table.
  */
 typedef struct _SmKeyReader SmKeyReader;
 
@@ -35,13 +38,14 @@ enum
 struct _SmKeyReader
 {
   LmtKeyTable *table;
-  LmtKey **keys; /* of this record */
-  LmtKey **previous;
-  guint64 *heads; /* first bytes of each key's hash: the previous list is compared without a look at its keys */
-  guint64 *previous_heads;
+  LmtKey **keys;   /* of this record */
+  guint32 *ends;   /* where each one's bytes end, from the start of its list */
+  LmtKey **owned;  /* those of them that no known list holds */
+  LmtKey **before; /* owned ones of the record before */
   SmKeyList *lists;
   guint n_keys, max_keys;
-  guint n_previous, max_previous;
+  guint n_owned, max_owned;
+  guint n_before, max_before;
   guint n_lists, max_lists;
   guint hint;
   guint model_len; /* of the last name found free of @ */
@@ -55,6 +59,7 @@ struct _SmKeyReader
   guint32 layout_tensors;
   guint64 mask;    /* of the tenant whose keys are made: 0: keys as recorded */
   GByteArray *own; /* (nullable): the hash of the tenant's key */
+  SmKnown known;
 };
 
 void sm_key_reader_init (SmKeyReader *reader, LmtKeyTable *table);

@@ -3,19 +3,39 @@
 
 #include <lmtrace/lmt-plugin.h>
 
-/* Which objects there are. Entries are numbered and reused with their key storage: a warm set allocates nothing. */
+enum
+{
+  DRAM_HASH_BYTES = 32 /* longer hashes stand apart */
+};
+
+/* An object: one cache line. Entries are numbered and reused: a warm set allocates nothing. */
 typedef struct
 {
-  LmtKeyFields key; /* points into `text` */
-  guint64 hash64;
   guint64 bytes;
+  guint64 rank;
   guint32 block; /* of the arena; 0: sizes only, or empty */
-  guint32 next;  /* in the free list */
-  guint8 *text;
-  guint32 text_size;
+  guint32 group;
+  guint32 name; /* 0: spare */
+  guint32 tag;  /* of its bucket; spare: the next spare one */
+  union
+  {
+    guint8 hash[DRAM_HASH_BYTES];
+    guint8 *long_hash;
+  };
 } DramEntry;
+G_STATIC_ASSERT (sizeof (DramEntry) == 64);
 
-/* The tag stands beside the number: looking for what isn't there touches no entry. */
+/* What many keys have in common. */
+typedef struct
+{
+  char *text; /* model, then salt; NULL: free */
+  guint32 model_len;
+  guint32 salt_len;
+  guint32 hash_len;
+  guint32 refs; /* entries */
+} DramName;
+
+/* The tag, upper half of the key's hash, stands beside the number: looking for what isn't there touches no entry. */
 typedef struct
 {
   guint32 tag;
@@ -28,9 +48,14 @@ typedef struct
   guint32 n_entries;
   guint32 size;
   guint32 spare;
-  DramBucket *buckets; /* linear probing, at most half full */
+  DramBucket *buckets; /* linear probing from the tag on, at most half full */
   guint32 n_buckets;
   guint32 n;
+  GArray *names;      /* of DramName; number 0 is none */
+  GArray *free_names; /* of guint32 */
+  GHashTable *lookup; /* DramName (a copy) -> number */
+  guint32 last_name;
+  guint32 n_idle; /* names no entry has: kept for a while, as they mostly come back */
 } DramIndex;
 
 void dram_index_init (DramIndex *index);

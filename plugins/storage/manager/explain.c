@@ -3,6 +3,9 @@
 
 /* Why a requested cell was not hit (storage-manager.md 18.13). */
 
+/* The history lies at random places of a large table: looks are announced. */
+#define AHEAD 16u
+
 static inline guint32
 tag_of (const LmtKey *key)
 {
@@ -13,13 +16,19 @@ tag_of (const LmtKey *key)
  * A key the manager has seen named since it came to life needs no look at the history: the tag tells it from another key that got
  * the same number later. (Two keys of one tag in a row mix up one explanation in 2^32.)
  */
+static inline gboolean
+is_named (const SmKeyState *state, const LmtKey *key)
+{
+  return (state->flags & SM_KEY_NAMED) != 0 && state->history_tag == tag_of (key);
+}
+
 guint8
 sm_explain_name (LmtSm *sm, LmtKey *key)
 {
   SmKeyState *state = sm_state (sm, key);
   guint8 past;
 
-  if ((state->flags & SM_KEY_NAMED) != 0 && state->history_tag == tag_of (key))
+  if (is_named (state, key))
     return SM_CELL_NAMED;
   past = sm_history_name (sm->history, key->hash64);
   if (past == SM_PAST_FULL)
@@ -32,8 +41,16 @@ sm_explain_name (LmtSm *sm, LmtKey *key)
 void
 sm_explain_named (LmtSm *sm, LmtKey *const *keys, guint n)
 {
+  for (guint i = 0; i < MIN (n, AHEAD); i++)
+    if (!is_named (sm_state (sm, keys[i]), keys[i]))
+      sm_history_prefetch (sm->history, keys[i]->hash64);
   for (guint i = 0; i < n; i++)
-    sm_explain_name (sm, keys[i]);
+    {
+      if (i + AHEAD < n && !is_named (sm_state (sm, keys[i + AHEAD]), keys[i + AHEAD]))
+        sm_history_prefetch (sm->history, keys[i + AHEAD]->hash64);
+      if (!is_named (sm_state (sm, keys[i]), keys[i]))
+        sm_explain_name (sm, keys[i]);
+    }
 }
 
 void

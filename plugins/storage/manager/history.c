@@ -106,6 +106,12 @@ sm_history_get (const SmHistory *history, guint64 hash)
 }
 
 void
+sm_history_prefetch (const SmHistory *history, guint64 hash)
+{
+  __builtin_prefetch (&history->slots[(guint)(hash >> PAST_BITS) & (history->size - 1)], 1);
+}
+
+void
 sm_history_set (SmHistory *history, guint64 hash, guint8 past)
 {
   put (history, hash, past, TRUE);

@@ -267,6 +267,8 @@ void sm_history_free (SmHistory *history);
 /* What was known of the key; it is named from now on. */
 guint8 sm_history_name (SmHistory *history, guint64 hash);
 guint8 sm_history_get (const SmHistory *history, guint64 hash);
+/* Asks memory for what a look at this key needs. */
+void sm_history_prefetch (const SmHistory *history, guint64 hash);
 void sm_history_set (SmHistory *history, guint64 hash, guint8 past);
 guint sm_history_size (const SmHistory *history);
 
