@@ -22,6 +22,19 @@ default_path (void)
   return g_build_filename (g_get_tmp_dir (), name, NULL);
 }
 
+/* SOURCE_DATE_EPOCH, for files that are to come out the same: both start times are it (trace-format.md 10). */
+static gboolean
+fixed_start (double *start_s)
+{
+  const char *text = g_getenv ("SOURCE_DATE_EPOCH");
+  guint64 seconds;
+
+  if (text == NULL || !lmt_parse_uint (text, &seconds, NULL))
+    return FALSE;
+  *start_s = (double)seconds;
+  return TRUE;
+}
+
 static gboolean
 write_header (StorageRecord *record, const StorageConfig *config, GError **error)
 {
@@ -34,19 +47,6 @@ write_header (StorageRecord *record, const StorageConfig *config, GError **error
   fields.sm_config_json = json;
   fields.sm_config_digest = digest;
   return lmt_writer_header (record->writer, &fields, error);
-}
-
-/* SOURCE_DATE_EPOCH, for files that are to come out the same: both start times are it (trace-format.md 10). */
-static gboolean
-fixed_start (double *start_s)
-{
-  const char *text = g_getenv ("SOURCE_DATE_EPOCH");
-  guint64 seconds;
-
-  if (text == NULL || !lmt_parse_uint (text, &seconds, NULL))
-    return FALSE;
-  *start_s = (double)seconds;
-  return TRUE;
 }
 
 StorageRecord *
