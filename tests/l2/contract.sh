@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# contract.sh LMTRACE JSON [PASSED]: check-adapter against one adapter; @TMP@ in JSON is a fresh folder.
+# contract.sh LMTRACE JSON [PASSED [WORD…]]: check-adapter (with these options) against one adapter; @TMP@ in JSON is a fresh folder.
 # With JSON = wrong: the command has to notice norms that aren't met.
 set -u
 lmtrace=$1 json=$2
@@ -27,7 +27,7 @@ if [ "$json" = wrong ]; then
   [ "$(echo "$out" | grep -c '^not ok [a-z]*: step [0-9]* ([a-z]*): expected .*, found ')" -eq 4 ] || { echo "expected the step in each line"; exit 1; }
   exit 0
 fi
-out=$("$lmtrace" check-adapter "$(echo "$json" | sed "s|@TMP@|$tmp|g")")
+out=$("$lmtrace" check-adapter "$(echo "$json" | sed "s|@TMP@|$tmp|g")" ${4:+"$4"} ${5:+"$5"})
 status=$?
 echo "$out"
 [ $status -eq 0 ] || exit 1
