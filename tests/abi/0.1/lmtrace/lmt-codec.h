@@ -5,7 +5,16 @@
 
 G_BEGIN_DECLS
 
-/* NULL: no plugin offers the tag. Frozen like handlers. */
+/**
+ * lmt_codec_find:
+ * @tag: what stands behind `__t__`: UTF-8, not terminated, compared byte for byte
+ *
+ * Threads: any, once plugins are loaded: the table is frozen like handlers. Cost: no allocation.
+ * Source: LMCache's trace/codecs.py; the tags of each release are in lmtrace-format(5).
+ *
+ * Returns: (transfer none) (nullable): the registry's copy, alive with it; NULL: no plugin offers the tag
+ * Since: 0.1
+ */
 const LmtCodecOps *lmt_codec_find (LmtRegistry *registry, LmtSpan tag);
 
 /**

@@ -34,23 +34,28 @@ typedef struct
 } LmtCommandContext;
 
 /**
- * LmtCommandOps: a subcommand of `lmtrace`. @run returns the exit code 0, 1, 2 or 130; with @error set it is printed as the one line.
- * @prepare: (nullable): called with the words before the strict parse: may add tables that depend on a FILE
+ * LmtCommandOps: a subcommand of `lmtrace`. @run returns the exit code 0, 1, 2 or 130; with @error set it is printed as the one
+ * line. Errors: %LMT_ERROR codes; 2 if nothing was run, 1 if it was run and the target failed. Threads: main.
+ * @config_size: bytes of the struct @options' offsets lie in; zeroed, filled, and freed after @run
+ * @prepare: (nullable): called with the words before the strict parse: may add tables that depend on a FILE. FALSE: @error, exit
+ * 2
+ *
+ * Since: 0.1
  */
 typedef struct
 {
   guint32 struct_size;
   guint32 config_size;
   const char *name;
-  const char *summary;  /* one sentence, imperative, no final stop */
-  const char *synopsis; /* `[OPTIONS] FILE…` */
+  const char *summary;         /* one sentence, imperative, no final stop */
+  const char *synopsis;        /* `[OPTIONS] FILE…` */
   const char *const *examples; /* NULL-terminated */
   const LmtOption *options;
   int (*run) (const LmtCommandContext *context, GError **error);
   gboolean (*prepare) (LmtRegistry *registry, LmtOptions *options, const char *const *words, gpointer *prepared, GError **error);
   void (*prepared_free) (gpointer prepared);
   guint32 min_operands;
-  guint32 max_operands; /* 0: none, G_MAXUINT32: any */
+  guint32 max_operands;  /* 0: none, G_MAXUINT32: any */
   const char *more_text; /* (nullable): paragraphs behind the options of --help and in the man page */
   guint32 checks_output; /* the command calls lmt_output_check() itself: it makes folders the output may lie in */
   guint32 reserved;

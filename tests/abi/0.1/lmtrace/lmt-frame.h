@@ -16,12 +16,12 @@ typedef struct
   gsize len;
 } LmtSpan;
 
-#define LMT_SPAN_STR(span) (int) (span).len, (const char *) (span).data /* for "%.*s" */
+#define LMT_SPAN_STR(span) (int)(span).len, (const char *)(span).data /* for "%.*s" */
 
 static inline guint32
 lmt_read_be32 (const guint8 *p)
 {
-  return ((guint32) p[0] << 24) | ((guint32) p[1] << 16) | ((guint32) p[2] << 8) | (guint32) p[3];
+  return ((guint32)p[0] << 24) | ((guint32)p[1] << 16) | ((guint32)p[2] << 8) | (guint32)p[3];
 }
 
 /* A frame is a big-endian u32 that counts the body's bytes, then the body: one msgpack map. trace-format: framing. */

@@ -29,6 +29,7 @@ enum
 {
   LMT_N_STATUS = 5
 };
+/* (transfer none): static. */
 const char *lmt_status_word (guint32 status); /* ok skipped undecodable failed mismatch */
 
 /**
@@ -127,7 +128,18 @@ typedef enum
 } LmtSurveyEnd;
 
 /**
- * LmtLevelOps: a level of traces. One table per level; R = required.
+ * LmtLevelOps: a level of traces. One table per level; R = required, all others may be NULL and then do nothing.
+ *
+ * Order of replay: configure, start, for each record wait and the handler's call, finish, report and the figures, free. free is
+ * called after every configure that returned a session, whatever came of start. Of info: info_new, info_record or info_visit per
+ * record, info_finish, info_free.
+ * Lifetime: what a callback is given is borrowed for the call, but for LmtReplayEnv, which lives as long as the session.
+ * Errors: configure and start set @error (`what: expected X, found Y`; core puts the FILE in front where there are several), exit
+ * 2; later trouble is the record's status or exit_code, and a warning. Threads: %LMT_THREADS_ONE, whatever @threads says: the
+ * loop's thread makes every call. Per record: no allocation, lock or log call once warm. Times are ns of LmtReplayEnv.clock
+ * unless a name says otherwise.
+ *
+ * Since: 0.1
  */
 typedef struct
 {
@@ -196,7 +208,12 @@ typedef struct
 
 /**
  * LmtHandlerOps: one qualname of a level.
- * @call: decodes record->args, acts. Never logs, never allocates once warm. Returns LmtStatus.
+ * @level, @qualname: both required, UTF-8, compared byte for byte
+ * @call: required; decodes record->args (one msgpack map, parameter name to value), acts. Never logs, never allocates once warm.
+ *   @record and what it points to die when it returns; copy what must stay. Returns LmtStatus; fill @outcome->fault for
+ * UNDECODABLE and @outcome->error for FAILED and MISMATCH. Threads: the loop's.
+ *
+ * Since: 0.1
  */
 typedef struct
 {
@@ -210,6 +227,10 @@ typedef struct
 /**
  * LmtCodecOps: one `__t__` tag. @decode reads the payload (the value behind "v") into @value (value_size bytes, zeroed); spans in
  * it point into the record. @scratch: the session of the level. FALSE: @fault is filled.
+ * A payload is whatever a file holds: check every type and count by the cursor's typed reads. Threads: the loop's; no allocation.
+ * Source: LMCache's trace/codecs.py.
+ *
+ * Since: 0.1
  */
 typedef struct
 {

@@ -7,21 +7,23 @@
 G_BEGIN_DECLS
 
 /**
- * SECTION: option tables: one array of rows feeds the command line or the adapter's JSON object, its checks and messages, --help, list-plugins,
- * man pages and completion. A row says at which offset of the owner's config struct a value is put, and of which type: the member must have exactly
- * the C type named below. The struct is zeroed, then filled with the defaults, then with what was given; strings in it are borrowed.
+ * SECTION: option tables: one array of rows feeds the command line or the adapter's JSON object, its checks and messages, --help,
+ * list-plugins, man pages and completion. A row says at which offset of the owner's config struct a value is put, and of which
+ * type: the member must have exactly the C type named below. The struct is zeroed, then filled with the defaults, then with what
+ * was given; strings in it are borrowed.
  *
  * |[
  * typedef struct { char *path; guint64 depth; } MineConfig;
  * static const LmtOption mine_options[] = {
- *   LMT_OPTION_FULL (STRING, "path", MineConfig, path, LMT_OPTION_REQUIRED, NULL, "nonempty", "DIR", "Directory that holds the objects", NULL),
- *   LMT_OPTION (UINT, "depth", MineConfig, depth, "64", "1..1024", "Take at most this many operations at a time"),
+ *   LMT_OPTION_FULL (STRING, "path", MineConfig, path, LMT_OPTION_REQUIRED, NULL, "nonempty", "DIR", "Directory that holds the
+ * objects", NULL), LMT_OPTION (UINT, "depth", MineConfig, depth, "64", "1..1024", "Take at most this many operations at a time"),
  *   LMT_OPTION_END,
  * };
  * ]|
  *
- * In JSON, names are as in the row; on the command line they are behind `--`. Unknown keys, repeated ones, wrong types, values out of range and
- * absent required ones are refused by the core with a message that names them: a plugin's open sees checked values only.
+ * In JSON, names are as in the row; on the command line they are behind `--`. Unknown keys, repeated ones, wrong types, values
+ * out of range and absent required ones are refused by the core with a message that names them: a plugin's open sees checked
+ * values only.
  */
 
 /**
@@ -31,19 +33,19 @@ G_BEGIN_DECLS
 typedef enum
 {
   LMT_OPTION_END_MARK = 0,
-  LMT_OPTION_TYPE_BOOL,     /* guint32 0/1; `--x`, with LMT_OPTION_NEGATABLE also `--no-x`; JSON true/false only */
-  LMT_OPTION_TYPE_STRING,   /* char *; owned by the parsed options */
-  LMT_OPTION_TYPE_INT,      /* gint64 */
-  LMT_OPTION_TYPE_UINT,     /* guint64 */
-  LMT_OPTION_TYPE_DOUBLE,   /* double */
-  LMT_OPTION_TYPE_SIZE,     /* guint64 bytes: 4096, 4KiB, 4K, 4kB, 1.5GiB */
-  LMT_OPTION_TYPE_DURATION, /* gint64 ns: 250ms, 1.5s, 1h30min; bare number = s */
-  LMT_OPTION_TYPE_COUNT,    /* guint64: 1000, 10k, 1M */
-  LMT_OPTION_TYPE_FRACTION, /* double: 5% or 0.05 */
-  LMT_OPTION_TYPE_CHOICE,   /* char *; must be one of `range`, words parted by '|' */
-  LMT_OPTION_TYPE_STRINGS,  /* char **, NULL-terminated; repeatable, in order */
-  LMT_OPTION_TYPE_RANGE,    /* char * text START..END, checked for shape only; LmtSelect reads it */
-  LMT_OPTION_TYPE_JSON,     /* char *: text of a JSON value (adapter configurations: objects, arrays) */
+  LMT_OPTION_TYPE_BOOL,       /* guint32 0/1; `--x`, with LMT_OPTION_NEGATABLE also `--no-x`; JSON true/false only */
+  LMT_OPTION_TYPE_STRING,     /* char *; owned by the parsed options */
+  LMT_OPTION_TYPE_INT,        /* gint64 */
+  LMT_OPTION_TYPE_UINT,       /* guint64 */
+  LMT_OPTION_TYPE_DOUBLE,     /* double */
+  LMT_OPTION_TYPE_SIZE,       /* guint64 bytes: 4096, 4KiB, 4K, 4kB, 1.5GiB */
+  LMT_OPTION_TYPE_DURATION,   /* gint64 ns: 250ms, 1.5s, 1h30min; bare number = s */
+  LMT_OPTION_TYPE_COUNT,      /* guint64: 1000, 10k, 1M */
+  LMT_OPTION_TYPE_FRACTION,   /* double: 5% or 0.05 */
+  LMT_OPTION_TYPE_CHOICE,     /* char *; must be one of `range`, words parted by '|' */
+  LMT_OPTION_TYPE_STRINGS,    /* char **, NULL-terminated; repeatable, in order */
+  LMT_OPTION_TYPE_RANGE,      /* char * text START..END, checked for shape only; LmtSelect reads it */
+  LMT_OPTION_TYPE_JSON,       /* char *: text of a JSON value (adapter configurations: objects, arrays) */
   LMT_OPTION_TYPE_OPT_STRING, /* char *; `--x` alone gives "", `--x=V` gives V */
 } LmtOptionType;
 
@@ -63,7 +65,8 @@ enum
 };
 
 /**
- * LmtOption: one row of an option table. Array entries never grow: `reserved` stays zero. All strings live as long as the process.
+ * LmtOption: one row of an option table. Array entries never grow: `reserved` stays zero. All strings live as long as the
+ * process.
  * @name: long name without dashes (command line), or key (adapter configuration)
  * @range: numbers: `1..1024`, `0..`, `(0..1]` (a parenthesis excludes the bound); CHOICE: `a|b|c`; strings: `nonempty`
  * @offset: of the member in the table owner's config struct
@@ -74,7 +77,7 @@ typedef struct
   guint32 type;
   guint32 flags;
   guint32 offset;
-  guint32 short_name; /* a character, or 0 */
+  guint32 short_name;       /* a character, or 0 */
   const char *default_text; /* NULL: absent / 0 / FALSE */
   const char *range;
   const char *arg;   /* word for the value in --help: SIZE, DIR */
@@ -84,11 +87,22 @@ typedef struct
 } LmtOption;
 
 #define LMT_OPTION_FULL(kind, key, Struct, member, flags_, def, range_, arg_, help_, group_)                                     \
-  { (key), LMT_OPTION_TYPE_##kind, (flags_), (guint32) G_STRUCT_OFFSET (Struct, member), 0, (def), (range_), (arg_), (help_),    \
-    (group_), { 0, 0, 0 } }
+  {                                                                                                                              \
+    (key), LMT_OPTION_TYPE_##kind, (flags_), (guint32)G_STRUCT_OFFSET (Struct, member), 0, (def), (range_), (arg_), (help_),     \
+        (group_),                                                                                                                \
+    {                                                                                                                            \
+      0, 0, 0                                                                                                                    \
+    }                                                                                                                            \
+  }
 #define LMT_OPTION(kind, key, Struct, member, def, range_, help_)                                                                \
   LMT_OPTION_FULL (kind, key, Struct, member, 0, def, range_, NULL, help_, NULL)
-#define LMT_OPTION_END { NULL, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, { 0, 0, 0 } }
+#define LMT_OPTION_END                                                                                                           \
+  {                                                                                                                              \
+    NULL, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL,                                                                              \
+    {                                                                                                                            \
+      0, 0, 0                                                                                                                    \
+    }                                                                                                                            \
+  }
 
 typedef enum
 {
@@ -149,12 +163,14 @@ gboolean lmt_options_parse_json (LmtOptions *options, const char *object_text, c
 
 /* LMT_ERROR_OPTION names the first required option that no line, file or environment set. */
 gboolean lmt_options_check_required (const LmtOptions *options, GError **error);
-/* `--flag: accepted for LMCache's sake, has no effect here`, once for each such option that was given another value than its default. */
+/* `--flag: accepted for LMCache's sake, has no effect here`, once for each such option that was given another value than its
+ * default. */
 void lmt_options_warn_no_effect (const LmtOptions *options, LmtWarnings *warnings);
 
 /* `--help` of the tables: grouped, 80 columns, with unit, default and range. (transfer full) */
 char *lmt_options_help (const LmtOptions *options);
-/* What help, man page and completion are made of: `-q, --quiet`, `--[no-]lazy`, `--json[=PATH]`, `--size SIZE`. (transfer full) */
+/* What help, man page and completion are made of: `-q, --quiet`, `--[no-]lazy`, `--json[=PATH]`, `--size SIZE`. (transfer full)
+ */
 char *lmt_option_spelling (const LmtOption *row);
 /* The help text with choices, range, default in parentheses. (transfer full) */
 char *lmt_option_explanation (const LmtOption *row);
@@ -171,7 +187,12 @@ gboolean lmt_parse_duration (const char *text, gint64 *ns, GError **error);
 gboolean lmt_parse_count (const char *text, guint64 *value, GError **error);
 gboolean lmt_parse_fraction (const char *text, double *value, GError **error);
 
-typedef enum { LMT_TIME_FROM_START_NS, LMT_TIME_EPOCH_S, LMT_TIME_FRACTION } LmtTimeKind;
+typedef enum
+{
+  LMT_TIME_FROM_START_NS,
+  LMT_TIME_EPOCH_S,
+  LMT_TIME_FRACTION
+} LmtTimeKind;
 typedef struct
 {
   LmtTimeKind kind;

@@ -4,9 +4,9 @@
 /**
  * SECTION: the only header a plugin includes. One exported symbol, lmt_plugin_get(), made by LMT_PLUGIN_DEFINE.
  *
- * Border structs: struct_size first; fixed-width integers, doubles and pointers only; fields are only ever appended; a NULL callback
- * means "as before it existed". The core copies MIN (struct_size, sizeof) bytes on registration and calls the copy only. load()
- * registers and nothing else. Strings handed over live as long as the process. Modules are never unmapped.
+ * Border structs: struct_size first; fixed-width integers, doubles and pointers only; fields are only ever appended; a NULL
+ * callback means "as before it existed". The core copies MIN (struct_size, sizeof) bytes on registration and calls the copy only.
+ * load() registers and nothing else. Strings handed over live as long as the process. Modules are never unmapped.
  */
 #include "lmt-codec.h"
 #include "lmt-command.h"
@@ -38,8 +38,14 @@ G_BEGIN_DECLS
 
 /**
  * LmtPluginDescriptor: what lmt_plugin_get() returns. struct_size and abi never move.
- * @load: calls lmt_registrar_add_…() and does nothing else. FALSE with an error: nothing of the plugin stays, it is listed as refused
- * @unload: (nullable): frees memory of the plugin's own when the registry goes; the code stays mapped
+ * @struct_size: bytes of this struct as the plugin knows it; @abi: %LMT_PLUGIN_ABI of its headers
+ * @name: of the plugin, not of what it offers: a second file with the same name is listed as shadowed
+ * @version, @licence, @summary: shown by `list-plugins`; @summary is one sentence without a final stop (nullable)
+ * @load: registers, and nothing else: no file, thread, socket or option. FALSE with @error set: nothing of it stays. Main thread,
+ *   once per registry
+ * @unload: (nullable): frees memory when the registry goes; the module stays mapped. Main thread
+ *
+ * Since: 0.1
  */
 typedef struct
 {
@@ -53,16 +59,29 @@ typedef struct
   void (*unload) (void);
 } LmtPluginDescriptor;
 
-/* Each hands over one table. FALSE: refused (name taken, table too short, required callback missing); return FALSE from load, then. The table is
- * copied; strings and tables it points to live as long as the process. Only inside load, on its thread. */
+/**
+ * lmt_registrar_add_level, _handler, _codec, _l2, _command:
+ * @registrar: what load() was given; dead when load() returns
+ * @ops: (transfer none): MIN (struct_size, sizeof) bytes are copied now; strings, option tables and functions in it must live as
+ *   long as the process
+ *
+ * Stages one table; it counts when load() returns TRUE. Threads: inside load(), on its thread.
+ * Errors: %LMT_ERROR_PLUGIN_TABLE for a table that is too short, a bad name or a required member that is NULL;
+ * %LMT_ERROR_PLUGIN_CLASH for a name, qualname or tag somebody has. Return FALSE from load() with @error as it is: the registry
+ * puts the file's path in front.
+ *
+ * Since: 0.1
+ */
 gboolean lmt_registrar_add_level (LmtRegistrar *registrar, const LmtLevelOps *ops, GError **error);
 gboolean lmt_registrar_add_handler (LmtRegistrar *registrar, const LmtHandlerOps *ops, GError **error);
 gboolean lmt_registrar_add_codec (LmtRegistrar *registrar, const LmtCodecOps *ops, GError **error);
 gboolean lmt_registrar_add_l2 (LmtRegistrar *registrar, const LmtL2Ops *ops, GError **error);
 gboolean lmt_registrar_add_command (LmtRegistrar *registrar, const LmtCommandOps *ops, GError **error);
 
-/* The one exported symbol of a plugin, at the end of its file:
- * LMT_PLUGIN_DEFINE ("l2-mine", "0.1.0", "Apache-2.0", "Objects on my device", mine_load, NULL) */
+/**
+ * LMT_PLUGIN_DEFINE: the one exported symbol; the last line of a plugin's one registering file. @load_ as above, @unload_ or
+ * NULL: LMT_PLUGIN_DEFINE ("l2-mine", "0.1.0", "Apache-2.0", "Objects on my device", mine_load, NULL)
+ */
 #define LMT_PLUGIN_DEFINE(name_, version_, licence_, summary_, load_, unload_)                                                   \
   G_BEGIN_DECLS                                                                                                                  \
   __attribute__ ((visibility ("default"))) const LmtPluginDescriptor *lmt_plugin_get (void);                                     \

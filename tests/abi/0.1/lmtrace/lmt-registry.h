@@ -12,6 +12,10 @@ G_BEGIN_DECLS
 /**
  * LmtRegistry: everything plugins registered: levels, handlers, codecs, L2 adapters, commands; and the plugins themselves.
  * Signals: `plugin-added` (LmtPluginInfo), `plugin-refused` (LmtPluginInfo). Main thread only; frozen copies serve the loops.
+ * Tables it hands out are its own copies and live as long as it does; strings in them as long as the process. Plugins are opened
+ * when a name is asked for, bound at once and never unmapped.
+ *
+ * Since: 0.1
  */
 #define LMT_TYPE_REGISTRY (lmt_registry_get_type ())
 G_DECLARE_FINAL_TYPE (LmtRegistry, lmt_registry, LMT, REGISTRY, GObject)
@@ -26,8 +30,9 @@ typedef enum
 
 #define LMT_TYPE_PLUGIN_INFO (lmt_plugin_info_get_type ())
 G_DECLARE_FINAL_TYPE (LmtPluginInfo, lmt_plugin_info, LMT, PLUGIN_INFO, GObject)
-const char *lmt_plugin_info_get_name (LmtPluginInfo *info);    /* "" while not opened */
-const char *lmt_plugin_info_get_path (LmtPluginInfo *info);    /* "builtin" for core's own */
+/* All texts: (transfer none), alive with @info; "" where the plugin doesn't say. */
+const char *lmt_plugin_info_get_name (LmtPluginInfo *info); /* "" while not opened */
+const char *lmt_plugin_info_get_path (LmtPluginInfo *info); /* "builtin" for core's own */
 const char *lmt_plugin_info_get_version (LmtPluginInfo *info);
 const char *lmt_plugin_info_get_licence (LmtPluginInfo *info);
 const char *lmt_plugin_info_get_summary (LmtPluginInfo *info);
@@ -35,10 +40,12 @@ guint lmt_plugin_info_get_abi (LmtPluginInfo *info);
 LmtPluginState lmt_plugin_info_get_state (LmtPluginInfo *info);
 const char *lmt_plugin_info_get_reason (LmtPluginInfo *info); /* (nullable): why refused, or the path that shadows it */
 
+/* (transfer full): empty; opens nothing. */
 LmtRegistry *lmt_registry_new (void);
 
 /* Searched in the order given, before LMTRACE_PLUGIN_PATH, the user's and the installed folder. */
 void lmt_registry_add_dir (LmtRegistry *registry, const char *dir);
+/* FALSE: only the folders of lmt_registry_add_dir() (`--no-default-plugins`). Default TRUE. */
 void lmt_registry_set_default_dirs (LmtRegistry *registry, gboolean use);
 /* (transfer full): all folders in their order. */
 char **lmt_registry_get_dirs (LmtRegistry *registry);
@@ -47,15 +54,17 @@ char **lmt_registry_get_dirs (LmtRegistry *registry);
 gboolean lmt_registry_load_file (LmtRegistry *registry, const char *path, GError **error);
 /* Opens every file of every folder; refusals are listed, not errors. */
 void lmt_registry_load_all (LmtRegistry *registry);
-/* Tables linked into the program. @load as in LmtPluginDescriptor. */
+/* Tables linked into the program, listed with the path "builtin". @load as in LmtPluginDescriptor. */
 typedef struct _LmtRegistrar LmtRegistrar;
-gboolean lmt_registry_load_builtin (LmtRegistry *registry, const char *name, gboolean (*load) (LmtRegistrar *, GError **), GError **error);
+gboolean lmt_registry_load_builtin (LmtRegistry *registry, const char *name, gboolean (*load) (LmtRegistrar *, GError **),
+                                    GError **error);
 
 /* Each opens lmt-level-NAME.so, lmt-l2-NAME.so, lmt-cmd-NAME.so where the name isn't known yet, then the rest before giving up.
  * The error lists what is known and the folders searched, and a refused plugin's own reason. */
 const LmtLevelOps *lmt_registry_get_level (LmtRegistry *registry, const char *name, GError **error);
 const LmtL2Ops *lmt_registry_get_l2 (LmtRegistry *registry, const char *type, GError **error);
 const LmtCommandOps *lmt_registry_get_command (LmtRegistry *registry, const char *name, GError **error);
+/* (transfer none) (nullable): among what is loaded; opens nothing. @tag need not be terminated. */
 const LmtCodecOps *lmt_registry_peek_codec (LmtRegistry *registry, const char *tag, gsize len);
 /* NULL-terminated, sorted; (transfer container). What is registered now. */
 const char **lmt_registry_list_levels (LmtRegistry *registry);

@@ -6,20 +6,27 @@
 G_BEGIN_DECLS
 
 /**
- * LmtReport: title and sections of entries, printed as a table (cli.md 1.2), as JSON (1.3) or as CSV. Built once at the end of a run.
+ * LmtReport: title and sections of entries, printed as a table (cli.md 1.2), as JSON (1.3) or as CSV. Built once at the end of a
+ * run.
  */
 typedef struct _LmtReport LmtReport;
 typedef struct _LmtSection LmtSection;
 
-enum { LMT_REPORT_WIDTH = 64 };
+enum
+{
+  LMT_REPORT_WIDTH = 64
+};
 
 LmtReport *lmt_report_new (const char *title, guint width);
 void lmt_report_free (LmtReport *report);
 const char *lmt_report_get_title (const LmtReport *report);
 
-/* @key NULL: entries stand directly in `metrics`. @label NULL: no line. @text FALSE: in JSON only; LMT_SECTION_TEXT_ONLY: JSON has the
- * same in another form. */
-enum { LMT_SECTION_TEXT_ONLY = 2 };
+/* @key NULL: entries stand directly in `metrics`. @label NULL: no line. @text FALSE: in JSON only; LMT_SECTION_TEXT_ONLY: JSON
+ * has the same in another form. */
+enum
+{
+  LMT_SECTION_TEXT_ONLY = 2
+};
 LmtSection *lmt_report_add_section (LmtReport *report, const char *key, const char *label, gboolean text);
 /* The section of that key, or a new one at the end: for what core and a level both have rows for ("status"). */
 LmtSection *lmt_report_ensure_section (LmtReport *report, const char *key, const char *label);
@@ -33,8 +40,8 @@ void lmt_section_add_bool (LmtSection *section, const char *key, const char *lab
 void lmt_section_add_size (LmtSection *section, const char *key, const char *label, guint64 bytes);
 /* In JSON only: @json_text is a JSON value. */
 void lmt_section_add_json (LmtSection *section, const char *key, const char *json_text);
-/* A table in place of entries: columns by name, rows of texts (NULL: missing). JSON: list of objects; `%` in front of a column's name
- * makes it numeric (right aligned, JSON number). */
+/* A table in place of entries: columns by name, rows of texts (NULL: missing). JSON: list of objects; `%` in front of a column's
+ * name makes it numeric (right aligned, JSON number). */
 LmtSection *lmt_report_add_table (LmtReport *report, const char *key, const char *label, const char *const *columns);
 void lmt_section_add_row (LmtSection *table, const char *const *cells);
 /* A line under the last section, in text only; a line that stands there already isn't added again. */
