@@ -277,7 +277,8 @@ man_plugins (LmtRegistry *registry)
   g_string_append (out, ".SH ADAPTERS\n");
   man_paragraphs (out,
                   "Keys of the JSON object behind --l2-adapter, and of --l2 NAME:KEY=VALUE,... . Beside its own each adapter "
-                  "takes type, shared, persist_enabled and eviction.");
+                  "takes type, shared, persist_enabled, eviction and io_timeout_s (seconds an operation may take before it is "
+                  "cancelled; 0: any time).");
   g_autofree const char **adapters = lmt_registry_list_l2 (registry);
   for (guint i = 0; adapters[i] != NULL; i++)
     {
