@@ -92,9 +92,9 @@ add_name (InfoOps *ops, LmtSpan name, guint64 hash)
     }
   if (ops->n == ops->allocated)
     {
-      ops->allocated *= 2;
+      ops->allocated = MAX (2 * ops->allocated, INFO_OPS_FREE);
       ops->ops = g_renew (InfoOp, ops->ops, ops->allocated);
-      ops->n_slots *= 2;
+      ops->n_slots = 4 * ops->allocated;
       ops->slots = g_renew (guint32, ops->slots, ops->n_slots);
       memset (ops->slots, 0, ops->n_slots * sizeof *ops->slots);
       for (guint i = 0; i < ops->n; i++)

@@ -37,8 +37,9 @@ json_shortest_digits (double magnitude, char digits[20], int *exponent)
     }
 
   char *const e = strchr (text, 'e');
-  gsize n = 0;
-  for (const char *p = text; p < e; p++)
+  gsize n = 1;
+  digits[0] = text[0];
+  for (const char *p = text + 1; p < e; p++)
     if (g_ascii_isdigit (*p))
       digits[n++] = *p;
   while (n > 1 && digits[n - 1] == '0')

@@ -160,7 +160,8 @@ json_parse_string (JsonParser *parser, char **bytes, gsize *len, GError **error)
       if (parser->at >= parser->end || (guchar)*parser->at < 0x20)
         {
           g_string_free (out, TRUE);
-          return json_fail (parser, parser->at, error, "'\"' at the end of a string");
+          json_fail (parser, parser->at, error, "'\"' at the end of a string");
+          return FALSE;
         }
       if (*parser->at == '"')
         break;

@@ -117,10 +117,9 @@ typedef struct
 } Events;
 
 static void
-apply_store (LmtL2 *l2, LmtL2Task *task, guint32 i, LmtL2KeyState *state, guint raw, Events *events)
+apply_store (LmtL2 *l2, LmtL2Task *task, guint32 i, guint64 size, LmtL2KeyState *state, guint raw, Events *events)
 {
   guint code = raw & OP_CODE;
-  guint64 size = task->sizes[i];
   gboolean there = code == LMT_L2_OK || code == LMT_L2_PRESENT;
   if (raw & OP_COUNTED)
     state->stores--;
@@ -153,7 +152,7 @@ apply_op (LmtL2 *l2, LmtL2Task *task, guint32 i, LmtL2KeyState *state, guint raw
   guint64 size = task->sizes != NULL ? task->sizes[i] : 0;
   if (task->kind == LMT_L2_STORE)
     {
-      apply_store (l2, task, i, state, raw, events);
+      apply_store (l2, task, i, size, state, raw, events);
       return;
     }
   if (code == LMT_L2_NOT_FOUND && state->present)

@@ -250,7 +250,10 @@ log_writer (GLogLevelFlags flags, const GLogField *fields, gsize n_fields, gpoin
         {
           message = fields[i].value;
           if (fields[i].length >= 0)
-            message = message_copy = g_strndup (fields[i].value, (gsize)fields[i].length);
+            {
+              message_copy = g_strndup (fields[i].value, (gsize)fields[i].length);
+              message = message_copy;
+            }
         }
       else if (g_str_equal (fields[i].key, "GLIB_DOMAIN") && fields[i].value != NULL)
         domain = fields[i].value;

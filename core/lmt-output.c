@@ -397,7 +397,10 @@ output_any (LmtOutput *output, const LmtReport *report, const char *title, const
     case LMT_FORMAT_TEXT:
     default:
       if (report != NULL)
-        text = made = lmt_report_to_text (report);
+        {
+          made = lmt_report_to_text (report);
+          return output_deliver (output, made, error);
+        }
       return output_deliver (output, text, error);
     }
 }

@@ -168,7 +168,7 @@ lmt_reader_fill (LmtReader *reader, guint64 need)
       if (reader->end == reader->capacity)
         {
           /* Only a buffer full of bytes that are really there grows, whatever length the file claims. */
-          reader->capacity *= 2;
+          reader->capacity = MAX (reader->capacity * 2, BUFFER_BYTES);
           reader->buffer = g_realloc (reader->buffer, reader->capacity);
         }
       n = lmt_source_read (reader->source, reader->buffer + reader->end, reader->capacity - reader->end);

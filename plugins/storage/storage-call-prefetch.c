@@ -207,7 +207,7 @@ read_group_layouts (SmDecoder *d, LmtSpan value, LmtFault *fault)
 static const GroupLayout *
 find_layout (const SmDecoder *d, guint32 group)
 {
-  guint low = 0, high = d->n_layouts;
+  guint low = 0, high = d->layouts != NULL ? d->n_layouts : 0;
   while (low < high)
     {
       guint mid = (low + high) / 2;

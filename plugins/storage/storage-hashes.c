@@ -185,8 +185,8 @@ storage_hashes_add (StorageHashes *hashes, double t_wall, LmtSpan request_id, co
     rotate (hashes, t_wall);
   if (hashes->file == NULL)
     return;
-  for (guint r = 0; r < call->n_rows; r++)
-    bytes += call->rows[r].object_bytes * (n_chunks > 0 && call->rows[r].n > n_chunks ? call->rows[r].n / n_chunks : 1);
+  for (guint r = 0; row != NULL && r < call->n_rows; r++)
+    bytes += row[r].object_bytes * (n_chunks > 0 && row[r].n > n_chunks ? row[r].n / n_chunks : 1);
   g_string_printf (line, "{\"timestamp\": %s, \"request_id\": \"", lmt_json_format_double (t_wall, number));
   lmt_json_append_escaped (line, (const char *)request_id.data, request_id.len);
   g_string_append (line, "\", \"model_name\": \"");

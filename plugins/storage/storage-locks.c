@@ -120,8 +120,9 @@ storage_locks_free (StorageLocks *locks)
 {
   if (locks == NULL)
     return;
-  while (locks->first != NONE && !lmt_key_table_is_retired (locks->table))
-    forget_key (locks, locks->first);
+  if (!lmt_key_table_is_retired (locks->table))
+    for (guint32 id = locks->first; id != NONE; id = locks->owed[id].later)
+      lmt_key_unref (locks->table, locks->owed[id].key);
   lmt_pages_free (locks->owed, locks->n_owed * sizeof (Owed));
   lmt_pages_free (locks->entries, locks->cap_entries * sizeof (Entry));
   g_free (locks);

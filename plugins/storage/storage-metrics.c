@@ -78,8 +78,9 @@ answer (StorageMetrics *metrics, int fd)
   if (g_str_has_prefix (request, "GET /metrics ") || g_str_has_prefix (request, "GET /metrics?"))
     {
       pthread_mutex_lock (&metrics->lock);
-      body = text = g_strdup (metrics->text->str);
+      text = g_strdup (metrics->text->str);
       pthread_mutex_unlock (&metrics->lock);
+      body = text;
       status = "200 OK";
     }
   response = g_strdup_printf ("HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: %zu\r\n"

@@ -278,9 +278,9 @@ keep (StorageSession *session, Prefetch *prefetch, const SmCall *call)
 {
   guint n = prefetch->n_rows * prefetch->n_columns;
 
-  if (prefetch->cap_keys < n)
+  if (prefetch->keys == NULL || prefetch->cap_keys < n)
     {
-      prefetch->cap_keys = MAX (n, 2 * prefetch->cap_keys);
+      prefetch->cap_keys = MAX (MAX (n, 16), 2 * prefetch->cap_keys);
       prefetch->keys = g_renew (LmtKey *, prefetch->keys, prefetch->cap_keys);
     }
   for (guint r = 0; r < prefetch->n_rows; r++)

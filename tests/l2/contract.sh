@@ -7,6 +7,8 @@ lmtrace=$1 json=$2
 data=$LMT_SOURCE_DIR/data
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
+# a shell that is killed by a signal doesn't run EXIT
+trap 'exit 143' TERM INT HUP
 if [ "$json" = wrong ]; then
   json='{"type":"dram","max_size_gb":0.1}'
   mkdir "$tmp/wrong"

@@ -69,6 +69,26 @@ fs_fail_missing (Fs *fs, LmtL2Io *io)
   io->code = LMT_L2_NOT_FOUND;
 }
 
+/* A call on the object's own file: that there is none is an answer. */
+static void
+fail_on_file (Fs *fs, LmtL2Io *io, int error, const char *what)
+{
+  if (error == ENOENT)
+    fs_fail_missing (fs, io);
+  else
+    fs_fail (fs, io, error, what);
+}
+
+static gboolean
+is_writable (const Fs *fs, LmtL2Io *io)
+{
+  if (!fs->read_only)
+    return TRUE;
+  io->code = LMT_L2_DENIED;
+  io->os_error = EROFS;
+  return FALSE;
+}
+
 static const char *
 kind_of_file (mode_t mode)
 {
@@ -352,12 +372,8 @@ publish (Fs *fs, LmtL2Io *io, Temp *temp, gboolean over)
 static void
 store (Fs *fs, FsWorker *worker, LmtL2Io *io)
 {
-  if (fs->read_only)
-    {
-      io->code = LMT_L2_DENIED;
-      io->os_error = EROFS;
-      return;
-    }
+  if (!is_writable (fs, io))
+    return;
   int there = look (fs, io, io->buffer_bytes);
   if (there < 0)
     return;
@@ -504,10 +520,7 @@ lookup (Fs *fs, LmtL2Io *io)
   struct stat st;
   if (fstatat (fs->dir, io->key->file, &st, AT_SYMLINK_NOFOLLOW) != 0)
     {
-      if (errno == ENOENT)
-        fs_fail_missing (fs, io);
-      else
-        fs_fail (fs, io, errno, "stat");
+      fail_on_file (fs, io, errno, "stat");
       return;
     }
   fs_lookup_found (fs, io, st.st_mode, (guint64)st.st_size);
@@ -516,18 +529,11 @@ lookup (Fs *fs, LmtL2Io *io)
 static void delete (Fs *fs, LmtL2Io *io)
 {
   struct stat st;
-  if (fs->read_only)
-    {
-      io->code = LMT_L2_DENIED;
-      io->os_error = EROFS;
-      return;
-    }
+  if (!is_writable (fs, io))
+    return;
   if (fstatat (fs->dir, io->key->file, &st, AT_SYMLINK_NOFOLLOW) != 0)
     {
-      if (errno == ENOENT)
-        fs_fail_missing (fs, io);
-      else
-        fs_fail (fs, io, errno, "stat");
+      fail_on_file (fs, io, errno, "stat");
       return;
     }
   if (!S_ISREG (st.st_mode))
@@ -538,10 +544,7 @@ static void delete (Fs *fs, LmtL2Io *io)
     }
   if (unlinkat (fs->dir, io->key->file, 0) != 0)
     {
-      if (errno == ENOENT)
-        fs_fail_missing (fs, io);
-      else
-        fs_fail (fs, io, errno, "unlink");
+      fail_on_file (fs, io, errno, "unlink");
       return;
     }
   io->object_bytes = (guint64)st.st_size;

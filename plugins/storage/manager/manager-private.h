@@ -547,6 +547,9 @@ const char *sm_prefetch_submit (LmtSm *sm, const SmCall *call, SmResult *result)
 void sm_prefetch_run (LmtSm *sm);
 void sm_prefetch_lock_pass (LmtSm *sm, SmRequest *request);
 void sm_prefetch_plan (LmtSm *sm, SmRequest *request);
+/* The locks in L2 on cells that aren't wanted from that adapter are given back, a task per adapter. */
+typedef gboolean (*SmCellFunc) (const SmRequest *request, guint adapter, guint32 cell);
+void sm_prefetch_unlock (LmtSm *sm, SmRequest *request, SmCellFunc is_wanted);
 void sm_prefetch_reserve_and_load (LmtSm *sm, SmRequest *request);
 void sm_prefetch_finish (LmtSm *sm, SmRequest *request);
 void sm_prefetch_abort (LmtSm *sm, SmRequest *request, gboolean result);

@@ -122,26 +122,10 @@ drop_incomplete_columns (LmtSm *sm, SmRequest *request)
   drop_unplanned_staging (sm, request);
 }
 
-static void
-unlock_unstaged (LmtSm *sm, SmRequest *request)
+static gboolean
+is_staged (const SmRequest *request, guint adapter, guint32 cell)
 {
-  for (guint a = 0; a < sm->config.n_l2; a++)
-    {
-      guint8 *locked = request->locked + (gsize)a * request->n_cells;
-      SmTask *unlock = NULL;
-
-      for (guint32 c = 0; c < request->n_cells; c++)
-        {
-          if (locked[c] == 0 || (request->marks[c] & SM_CELL_STAGED) != 0)
-            continue;
-          locked[c] = 0;
-          if (unlock == NULL)
-            unlock = sm_task_new (sm, SM_IO_UNLOCK, a, request->n_cells - c);
-          sm_task_add (unlock, request->keys[c], 0, 0, 0);
-        }
-      if (unlock != NULL)
-        sm_task_queue (sm, unlock);
-    }
+  return (request->marks[cell] & SM_CELL_STAGED) != 0;
 }
 
 static void
@@ -218,7 +202,7 @@ sm_prefetch_reserve_and_load (LmtSm *sm, SmRequest *request)
       tell_failed (sm, request, SM_TROUBLE_CONTENDED, "l1_contended", &sm->counters.failed_contended);
       if (request->policy == SM_POLICY_FULL)
         drop_incomplete_columns (sm, request);
-      unlock_unstaged (sm, request);
+      sm_prefetch_unlock (sm, request, is_staged);
       sm_prefetch_plan (sm, request);
       drop_unplanned_staging (sm, request);
     }

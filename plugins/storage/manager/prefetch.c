@@ -506,8 +506,8 @@ release_l1 (LmtSm *sm, SmRequest *request)
     sm_l1_finish_read (sm, keys->data, keys->n, request->locks, FALSE, sm_scratch (&sm->codes, keys->n));
 }
 
-static void
-release_l2 (LmtSm *sm, SmRequest *request)
+void
+sm_prefetch_unlock (LmtSm *sm, SmRequest *request, SmCellFunc is_wanted)
 {
   for (guint a = 0; a < sm->config.n_l2; a++)
     {
@@ -516,7 +516,7 @@ release_l2 (LmtSm *sm, SmRequest *request)
 
       for (guint32 c = 0; c < request->n_cells; c++)
         {
-          if (locked[c] == 0 || request->plan[c] == a)
+          if (locked[c] == 0 || is_wanted (request, a, c))
             continue;
           locked[c] = 0;
           if (unlock == NULL)
@@ -526,6 +526,12 @@ release_l2 (LmtSm *sm, SmRequest *request)
       if (unlock != NULL)
         sm_task_queue (sm, unlock);
     }
+}
+
+static gboolean
+is_planned (const SmRequest *request, guint adapter, guint32 cell)
+{
+  return request->plan[cell] == adapter;
 }
 
 void
@@ -543,7 +549,7 @@ sm_prefetch_plan (LmtSm *sm, SmRequest *request)
   assign (sm, request, l2);
   release_l1 (sm, request);
   if (l2)
-    release_l2 (sm, request);
+    sm_prefetch_unlock (sm, request, is_planned);
 }
 
 /* ---- ends ---- */
@@ -598,7 +604,7 @@ sm_prefetch_abort (LmtSm *sm, SmRequest *request, gboolean result)
     }
   sm_l1_flush (sm, FALSE);
   release_l1 (sm, request);
-  release_l2 (sm, request);
+  sm_prefetch_unlock (sm, request, is_planned);
   request->aborted = TRUE;
   if (result)
     {
