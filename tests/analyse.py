@@ -19,6 +19,8 @@ import sys
 
 FINDING = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+: (?:warning|error|fatal error): (?P<text>.*)$")
 LEAK = re.compile(r"^Potential leak of memory pointed to by '(\w+)'")
+# Steps per function: a third of the default takes a third of the time.
+EFFORT = "max-nodes=75000"
 DROP_WITH_VALUE = ("-o", "-MF", "-MQ")
 DROP = ("-c", "-MD", "-fcolor-diagnostics", "-fdiagnostics-color=always", "-Werror")
 
@@ -33,7 +35,7 @@ def command(entry):
             skip = True
         elif word not in DROP:
             kept.append(word)
-    return ["clang", "--analyze", "--analyzer-output", "text"] + kept
+    return ["clang", "--analyze", "--analyzer-output", "text", "-Xclang", "-analyzer-config", "-Xclang", EFFORT] + kept
 
 
 def is_released_at_return(directory, match):

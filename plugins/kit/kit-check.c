@@ -12,6 +12,7 @@ typedef struct
   char *scenarios;
   char *only;
   guint64 rounds;
+  guint64 patience_s;
 } CheckConfig;
 
 static const LmtOption check_options[] = {
@@ -21,6 +22,8 @@ static const LmtOption check_options[] = {
                    NULL),
   LMT_OPTION_FULL (COUNT, "rounds", CheckConfig, rounds, 0, "5", "1..10000", "N",
                    "Kill and reopen so many times in crash-in-store", NULL),
+  LMT_OPTION_FULL (COUNT, "patience", CheckConfig, patience_s, 0, "10", "1..86400", "SECONDS",
+                   "Wait so long for a result before it counts as lost", NULL),
   LMT_OPTION_END,
 };
 
@@ -269,11 +272,12 @@ check_run (const LmtCommandContext *context, GError **error)
 {
   const char *json = context->operands[0];
   if (kit_crash_is_child ())
-    return kit_crash_child (context->registry, json);
+    return kit_crash_child (context->registry, json, (guint)((const CheckConfig *)context->config)->patience_s);
   Session session = { .context = context, .config = context->config };
   g_autoptr (LmtL2Config) config = lmt_l2_config_parse (context->registry, json, 1, error);
   g_autoptr (GPtrArray) paths = config != NULL ? list_scenarios (session.config, error) : NULL;
-  g_autoptr (KitCheck) check = paths != NULL ? kit_scenario_new (context->registry, json, error) : NULL;
+  g_autoptr (KitCheck) check
+      = paths != NULL ? kit_scenario_new (context->registry, json, (guint)session.config->patience_s, error) : NULL;
   if (check == NULL)
     return 2;
   session.check = check;

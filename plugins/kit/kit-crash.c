@@ -37,9 +37,9 @@ tell (KitRig *rig, KitJob *job, gpointer data)
 }
 
 int
-kit_crash_child (LmtRegistry *registry, const char *json)
+kit_crash_child (LmtRegistry *registry, const char *json, guint patience_s)
 {
-  KitCheck check = { .registry = registry, .json = (char *)json };
+  KitCheck check = { .registry = registry, .json = (char *)json, .patience_s = patience_s };
   KitRig rig;
   int fd = atoi (g_getenv (CHILD_VARIABLE));
   if (kit_rig_open (&rig, &check))

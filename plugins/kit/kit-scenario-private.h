@@ -6,7 +6,6 @@
 
 enum
 {
-  WAIT_MS = 10000,
   POLL_MS = 1000,
   EVENTS_MS = 50,
   CLOSE_MS = 10000,
@@ -21,6 +20,7 @@ struct _KitCheck
   LmtRegistry *registry;
   char *json;
   LmtL2Info info;
+  guint patience_s; /* for one result */
   guint n_timeouts; /* waits in vain so far */
 };
 
@@ -28,7 +28,7 @@ struct _KitCheck
 static inline gint64
 kit_wait_ms (const KitCheck *check)
 {
-  return check->n_timeouts < 3 ? WAIT_MS : WAIT_MS / 10;
+  return (gint64)check->patience_s * (check->n_timeouts < 3 ? 1000 : 100);
 }
 
 /* Memory of one object of one task: whole pages, and one before and behind them that nobody may touch. */

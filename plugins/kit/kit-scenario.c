@@ -342,13 +342,14 @@ ask_adapter (KitCheck *check, guint *n_objects, char **why)
 }
 
 KitCheck *
-kit_scenario_new (LmtRegistry *registry, const char *config_json, GError **error)
+kit_scenario_new (LmtRegistry *registry, const char *config_json, guint patience_s, GError **error)
 {
   g_autoptr (KitCheck) check = g_new0 (KitCheck, 1);
   g_autofree char *why = NULL;
   guint n_objects = 0;
   check->registry = g_object_ref (registry);
   check->json = g_strdup (config_json);
+  check->patience_s = patience_s;
   if (!ask_adapter (check, &n_objects, &why))
     {
       g_set_error_literal (error, LMT_ERROR, LMT_ERROR_OPTION, why);

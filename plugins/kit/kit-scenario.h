@@ -17,7 +17,7 @@ typedef enum
 } KitVerdict;
 
 /* @config_json: as for --l2-adapter; the adapter's medium must be empty: the check deletes what it finds. */
-KitCheck *kit_scenario_new (LmtRegistry *registry, const char *config_json, GError **error);
+KitCheck *kit_scenario_new (LmtRegistry *registry, const char *config_json, guint patience_s, GError **error);
 void kit_scenario_free (KitCheck *check);
 
 /**

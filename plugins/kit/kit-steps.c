@@ -306,7 +306,7 @@ sleep_until (Run *run, gint64 deadline_ms)
   const LmtClock *clock = lmt_clock_real ();
   int fd = lmt_l2_get_fd (run->l2);
   gint64 due = lmt_l2_next_due_ns (run->l2);
-  gint64 until = lmt_clock_now (clock) + CLAMP (deadline_ms - now_ms (), 0, fd >= 0 || due >= 0 ? WAIT_MS : 1) * 1000000;
+  gint64 until = lmt_clock_now (clock) + CLAMP (deadline_ms - now_ms (), 0, fd >= 0 || due >= 0 ? 1000 : 1) * 1000000;
   if (due >= 0)
     until = MIN (until, due);
   clock->sleep_until_ns (clock->data, until, &fd, fd >= 0 ? 1 : 0);

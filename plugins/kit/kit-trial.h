@@ -18,7 +18,7 @@ extern const KitTrial kit_trials[]; /* ends with a NULL name */
 
 /* Is this process the child of the crash trial? It then stores until it is killed. */
 gboolean kit_crash_is_child (void);
-int kit_crash_child (LmtRegistry *registry, const char *json);
+int kit_crash_child (LmtRegistry *registry, const char *json, guint patience_s);
 
 KitVerdict kit_crash_trial (KitCheck *check, guint rounds, char **why);
 /* Opens, deletes what is there, closes: what a check left on the medium goes. */

@@ -141,7 +141,7 @@ def environment(**more):
     return env
 
 
-def lmtrace(*args, cwd=None, env=None, stdin=b"", timeout=60):
+def lmtrace(*args, cwd=None, env=None, stdin=b"", timeout=240):
     done = subprocess.run([LMTRACE, *args], cwd=cwd, env=env or environment(), input=stdin, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=timeout)
     return Run(done.returncode, done.stdout, done.stderr)
@@ -152,7 +152,7 @@ def start(*args, cwd=None, env=None, **more):
                             stderr=subprocess.PIPE, **more)
 
 
-def end(process, timeout=60):
+def end(process, timeout=240):
     out, err = process.communicate(timeout=timeout)
     return Run(process.returncode, out, err)
 

@@ -64,7 +64,8 @@ def paste(flag, value, folder):
             probe.bind(("127.0.0.1", 0))
             value = str(probe.getsockname()[1])
             probe.close()
-    return lmtrace("replay", *working(flag, folder), flag, *([] if value is None else [value]), cwd=folder)
+    return lmtrace("replay", *working(flag, folder), flag, *([] if value is None else [value]), cwd=folder,
+                   env=lib.environment(TMPDIR=folder))
 
 
 def alone(flag):

@@ -29,7 +29,8 @@ if [ "$json" = wrong ]; then
   [ "$(echo "$out" | grep -c '^not ok [a-z]*: step [0-9]* ([a-z]*): expected .*, found ')" -eq 4 ] || { echo "expected the step in each line"; exit 1; }
   exit 0
 fi
-out=$("$lmtrace" check-adapter "$(echo "$json" | sed "s|@TMP@|$tmp|g")" ${4:+"$4"} ${5:+"$5"})
+# a busy machine's disk may stand still for long
+out=$("$lmtrace" check-adapter --patience 600 "$(echo "$json" | sed "s|@TMP@|$tmp|g")" ${4:+"$4"} ${5:+"$5"})
 status=$?
 echo "$out"
 [ $status -eq 0 ] || exit 1

@@ -45,6 +45,18 @@ open_dir (const char *path)
   return open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* The lock lies on the directory itself: nothing may lie in it but objects. By a description of its own: what requests of a ring
+ * use is let go some time after the ring is closed or its process is killed, and a lock would stay as long.
+ */
+static gboolean
+take_lock (Fs *fs, int how)
+{
+  if (fs->lock >= 0)
+    close (fs->lock);
+  fs->lock = openat (fs->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return fs->lock >= 0 && flock (fs->lock, how | LOCK_NB) == 0;
+}
+
 /* Under dir_mutex. The descriptor keeps its number, so nobody sees it change. */
 static gboolean
 look_again (Fs *fs)
@@ -64,7 +76,7 @@ look_again (Fs *fs)
         close (dir);
     }
   if (good && !fs->shared)
-    flock (fs->dir, LOCK_EX | LOCK_NB);
+    take_lock (fs, LOCK_EX);
   atomic_store (&fs->need_chmod, TRUE); /* another directory may have other rules */
   return good;
 }
@@ -196,12 +208,11 @@ open_tmp_dir (Fs *fs, GError **error)
   return TRUE;
 }
 
-/* The lock lies on the directory itself: nothing may lie in it but objects. */
 static gboolean
 lock_base (Fs *fs, GError **error)
 {
   int how = fs->shared || fs->read_only ? LOCK_SH : LOCK_EX;
-  if (flock (fs->dir, how | LOCK_NB) == 0)
+  if (take_lock (fs, how))
     return TRUE;
   if (errno == EWOULDBLOCK)
     {
@@ -385,7 +396,7 @@ fs_open (gconstpointer config_, const char *type, const LmtL2Host *host, LmtL2In
   const FsConfig *config = config_;
   Fs *fs = g_new0 (Fs, 1);
   fs->host = host;
-  fs->dir = fs->tmp_dir = fs->wake_fd = -1;
+  fs->dir = fs->tmp_dir = fs->lock = fs->wake_fd = -1;
   fs->shared = host->shared;
   pthread_mutex_init (&fs->dir_mutex, NULL);
   pthread_mutex_init (&fs->own_mutex, NULL);
@@ -447,6 +458,8 @@ fs_close (gpointer handle)
     close (fs->tmp_dir);
   if (fs->dir >= 0)
     close (fs->dir);
+  if (fs->lock >= 0)
+    close (fs->lock);
   pthread_mutex_destroy (&fs->dir_mutex);
   pthread_mutex_destroy (&fs->own_mutex);
   pthread_mutex_destroy (&fs->sync_mutex);

@@ -96,6 +96,7 @@ struct _Fs
   char *path; /* as configured, for messages */
   char *tmp_name;
   int dir;     /* replaced when the directory comes back; under dir_mutex */
+  int lock;    /* holds the lock on dir, nothing else */
   int tmp_dir; /* where named temporary files lie; may equal dir */
   guint32 depth;
   guint32 n_workers;
