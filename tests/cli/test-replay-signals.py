@@ -297,7 +297,7 @@ def a_stall_is_named(folder):
     """An adapter that doesn't answer, in the settling after a record and in the drain at the end."""
     for args in (["--speed", "0"], ["--speed", "1"]):
         file = write(os.path.join(folder, "s.lct"), header("storage"), lib.reserve(0, "A"), lib.finish(0.001, "A"))
-        code, got, _ = on_terminal(120, ["replay", file, "--no-csv", "--output-dir", folder, "--l1-size-gb", "0.0625",
+        code, got, _ = on_terminal(400, ["replay", file, "--no-csv", "--output-dir", folder, "--l1-size-gb", "0.0625",
                                          "--eviction-policy", "LRU", "--l2", "dram:latency_us=60000000", *args], seconds=50.0,
                                    wanted=rb"stalled \d+s on l2#0 \(dram\)", TERM="xterm")
         true(re.search(rb"stalled ([5-9]|[1-9]\d)s on l2#0 \(dram\)", got), got)
