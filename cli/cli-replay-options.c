@@ -27,7 +27,7 @@ const LmtOption replay_options[]
         ROW (DURATION, "drain-timeout", drain_timeout_ns, 0, "30s", "0..", "DUR",
              "Wait at most DUR for what is in flight at the end", GROUP_REPLAY),
         ROW (STRING, "max-errors", max_errors, 0, "0", "nonempty", "N[%]",
-             "Let N records, or N% of them, fail or mismatch before exit 1", GROUP_REPLAY),
+             "Let N records, or N% of them, fail or mismatch before exit 1; operations of L2 that fail count too", GROUP_REPLAY),
         ROW (DURATION, "max-lag", max_lag_ns, 0, NULL, "0..", "DUR", "Exit 1 if the p99 of the lag is above DUR", GROUP_REPLAY),
         ROW (UINT, "seed", seed, 0, "0", NULL, "N", "Seed of whatever a level draws", GROUP_REPLAY),
         ROW (STRINGS, "yes-destroy", yes_destroy, 0, NULL, "nonempty", "TARGET",

@@ -316,9 +316,17 @@ judge (ReplayRun *run, const Tolerance *tolerance)
   guint64 passed_over = totals->status[LMT_STATUS_SKIPPED] + totals->status[LMT_STATUS_UNDECODABLE];
   int code = run->broken ? 2 : 0;
 
+  if (level->target_errors != NULL)
+    {
+      guint64 errors = level->target_errors (run->session);
+      bad += errors;
+      if (errors > 0)
+        warn (run, "target-errors", "%s: %" G_GUINT64_FORMAT " operations failed beside the records' calls", run->file->shown,
+              errors);
+    }
   if (tolerance->share >= 0 ? (double)bad > tolerance->share * (double)totals->records : bad > tolerance->records)
     code = MAX (code, 1);
-  if (passed_over > 0 && replayed == 0 && bad == 0)
+  if (passed_over > 0 && replayed == 0 && totals->status[LMT_STATUS_FAILED] == 0)
     {
       warn (run, "nothing-replayed", "%s: not one of %" G_GUINT64_FORMAT " records could be replayed", run->file->shown,
             totals->records);

@@ -152,6 +152,19 @@ io_done (LmtL2 *l2, guint32 slot_index, gboolean in_submit)
   if (G_UNLIKELY (l2->observe != NULL))
     l2->observe (l2->observe_data, io, slot->submit_ns, l2->now);
   guint raw = checked_code (l2, task, slot->index, io) | OP_HOLDS;
+  switch (raw & OP_CODE)
+    {
+    case LMT_L2_IO:
+    case LMT_L2_TIMEOUT:
+    case LMT_L2_NO_SPACE:
+      l2->figures.failures++;
+      break;
+    case LMT_L2_DENIED: /* without an errno the configuration said so, as `read_only` does */
+      l2->figures.failures += io->os_error != 0;
+      break;
+    default:
+      break;
+    }
   if (task->kind == LMT_L2_STORE)
     raw |= OP_COUNTED;
   /* What was done inside submit can't come back again, so its slot stays the warm one. */

@@ -613,6 +613,19 @@ storage_digest_row (gpointer user_data, guint file)
   return g_strdup (session->digest->row);
 }
 
+/* A tier that fails must not look healthy. Faults asked for are no failure of anything. */
+static guint64
+storage_target_errors (gpointer user_data)
+{
+  const StorageSession *session = user_data;
+  guint64 errors = 0;
+
+  for (guint i = 0; session->l2 != NULL && i < session->config->sm.n_l2; i++)
+    if (session->l2[i] != NULL && (lmt_l2_get_info (session->l2[i])->flags & LMT_L2_INFO_FAULTS) == 0)
+      errors += lmt_l2_get_figures (session->l2[i])->failures;
+  return errors;
+}
+
 static int
 storage_exit_code (gpointer user_data)
 {
@@ -707,6 +720,7 @@ const LmtLevelOps storage_level = {
   .report = storage_level_report,
   .digest_row = storage_digest_row,
   .exit_code = storage_exit_code,
+  .target_errors = storage_target_errors,
   .free = storage_free,
   .progress = storage_progress,
   .clock_word = storage_clock_word,

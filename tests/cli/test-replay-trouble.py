@@ -172,7 +172,7 @@ def a_file_too_large(folder):
         resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
 
     metrics = check(end(start("replay", TRACES[0], *L1, *SETTLED, "--l2-adapter", json.dumps({"type": "fs", "base_path": base}), "--format", "json",
-                              "--output-dir", folder, preexec_fn=limit)))
+                              "--output-dir", folder, preexec_fn=limit)), (1,))
     codes = metrics["l2"][0]["store"]["codes"]
     true(codes.get("no-space", 0) > 0 and codes.get("ok", 0) == 0, codes)
     equal(os.listdir(base), [])
@@ -197,12 +197,33 @@ def a_folder_that_vanishes_or_is_damaged(folder):
         elif number % 4 == 2:
             os.unlink(path)
             os.mkdir(path)
-    second = check(replay(folder, TRACES[0], adapter, "--verify-data"))
+    # a store onto a folder fails, and that is told
+    second = check(replay(folder, TRACES[0], adapter, "--verify-data"), (1,))
     equal(second["overall"]["mismatch"], 0)
     true(second["tiers"]["l2_hits"] <= first["tiers"]["l2_hits"], second["tiers"])
     for number, name in enumerate(names):
         path = os.path.join(base, name)
         equal(os.path.isdir(path), number % 4 == 2)
+
+
+@test
+def failing_is_not_healthy(folder):
+    """Stores that fail in the background: exit 1, unless --max-errors allows as many (cases: failing L2 looks healthy)."""
+    base = os.path.join(folder, "kv")
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+
+    def run(*more):
+        return end(start("replay", TRACES[0], *L1, *SETTLED, "--l2-adapter", json.dumps({"type": "fs", "base_path": base}),
+                         "--output-dir", folder, *more, preexec_fn=limit))
+
+    failing = run()
+    equal(failing.code, 1)
+    contains(failing.errors, "operations failed beside the records' calls")
+    equal(run("--max-errors", "1000").code, 0)
+    equal(run("--max-errors", "1000%").code, 0)
 
 
 @test

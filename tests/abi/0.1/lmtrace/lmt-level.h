@@ -204,6 +204,9 @@ typedef struct
   gboolean (*header_options) (const LmtHeader *header, LmtOptions *options, GError **error);
   /* Once started: a word that every output of the run bears, as its figures are none of a real device: "faults". NULL: none. */
   const char *(*mark) (gpointer session);
+  /* Failures of the target that no record shows, as writes in the background fail: --max-errors counts them beside failed records.
+   * NULL: none. */
+  guint64 (*target_errors) (gpointer session);
 } LmtLevelOps;
 
 /**
