@@ -45,8 +45,9 @@ typedef struct
 static void
 pen_bytes (Pen *pen, const char *text, gsize len)
 {
-  if (len > 0)
-    memcpy (pen->at, text, len);
+  if (len == 0) /* an empty field may have no bytes at all */
+    return;
+  memcpy (pen->at, text, len);
   pen->at += len;
 }
 
@@ -863,7 +864,7 @@ make_text (const LmtKeyFields *fields, gboolean file, char **buffer, guint32 *si
 {
   gsize bound = text_bound (fields);
 
-  if (*size < bound)
+  if (*buffer == NULL || *size < bound)
     {
       g_free (*buffer);
       *buffer = g_malloc (bound);

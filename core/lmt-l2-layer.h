@@ -172,7 +172,8 @@ typedef struct
   LmtStats *service[LMT_L2_N_KINDS];    /* io submit (or service start) to reap */
   LmtStats *queue[LMT_L2_N_KINDS];      /* task submit to io submit (or service start) */
   LmtStats *completion[LMT_L2_N_KINDS]; /* both together: task submit to the end of the operation */
-  guint64 failures; /* of the medium: io, timeout, denied by the system, no-space that the adapter found: not the configured capacity */
+  guint64 failures; /* of the medium: io, timeout, denied by the system, no-space that the adapter found: not the configured
+                       capacity */
 } LmtL2Figures;
 const LmtL2Figures *lmt_l2_get_figures (LmtL2 *l2);
 /* What the plugin says of itself; after close what it said just before. */

@@ -20,8 +20,8 @@ enum
 
 LmtStats *lmt_stats_new (void);
 void lmt_stats_free (LmtStats *stats);
-void lmt_stats_reserve (LmtStats *stats);        /* takes all memory now */
-void lmt_stats_add (LmtStats *stats, gint64 ns); /* below 0 counts as 0 */
+void lmt_stats_reserve (LmtStats *stats);                        /* takes all memory now */
+void lmt_stats_add (LmtStats *stats, gint64 ns);                 /* below 0 counts as 0 */
 void lmt_stats_add_many (LmtStats *stats, gint64 ns, guint64 n); /* as n calls of lmt_stats_add() */
 void lmt_stats_merge (LmtStats *into, const LmtStats *from);
 guint64 lmt_stats_count (const LmtStats *stats);

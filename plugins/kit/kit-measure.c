@@ -458,7 +458,7 @@ kit_bench_run (KitBench *bench, const KitPhaseSpec *spec, KitPhase *phase)
 gboolean
 kit_bench_remove_all (KitBench *bench, guint depth, KitPhase *phase)
 {
-  KitPhase own;
+  KitPhase own = { 0 };
   const KitPhaseSpec spec = { .object_bytes = 1, .depth = depth, .read_share = 1, .count = 0 };
   KitPhase *out = phase != NULL ? phase : &own;
   if (!may_delete (bench))

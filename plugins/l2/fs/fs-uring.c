@@ -630,7 +630,7 @@ engine_open (Fs *fs, GError **error)
       g_autofree char *why = g_strdup_printf ("no table of %u files: %s", uring->n_slots, g_strerror (-failed));
       return refuse_open (uring, TRUE, why, error);
     }
-  if (uring->event_fd < 0 || (failed = io_uring_register_eventfd (&uring->ring, uring->event_fd)) < 0)
+  if (uring->event_fd < 0 || io_uring_register_eventfd (&uring->ring, uring->event_fd) < 0)
     return refuse_open (uring, TRUE, "no eventfd", error);
   if (!need_memory (uring))
     return refuse_open (uring, TRUE, "no memory", error);
