@@ -422,6 +422,9 @@ take_all (Uring *uring)
       wake_pool (uring);
       enter (uring);
       io_uring_cq_eventfd_toggle (&uring->ring, true);
+      /* The kernel marks work, then looks whether to tell; we allow it to tell, then look for the mark. One of the two must see
+       * the other: without a full fence between our store and our load neither may, and the wake-up is lost for good. */
+      atomic_thread_fence (memory_order_seq_cst);
     }
   if (io_uring_sq_ready (&uring->ring) > 0)
     enter (uring);
