@@ -36,7 +36,7 @@ void sm_decoder_free (SmDecoder *decoder);
  * @op: which call the qualname is
  * @call: (out): arrays lent until the next decode
  * @missing: (out): an argument is absent altogether
- * Returns: FALSE: @fault says why; nothing is held
+ * Returns: FALSE: @fault says why; nothing is lent. The last few key lists stay known, and their keys held, in either case
  */
 gboolean sm_decoder_decode (SmDecoder *decoder, guint32 op, const LmtRecord *record, SmCall *call, gboolean *missing,
                             LmtFault *fault);

@@ -80,8 +80,9 @@ answer (StorageMetrics *metrics, int fd)
       pthread_mutex_lock (&metrics->lock);
       text = g_strdup (metrics->text->str);
       pthread_mutex_unlock (&metrics->lock);
-      body = text;
-      status = "200 OK";
+      /* The port is open before the first figures are there: an empty page would look like a program without any. */
+      body = *text != '\0' ? text : "no figures yet\n";
+      status = *text != '\0' ? "200 OK" : "503 Service Unavailable";
     }
   response = g_strdup_printf ("HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: %zu\r\n"
                               "Connection: close\r\n\r\n%s",

@@ -69,7 +69,7 @@ LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
       g_assert_nonnull (fault.reason);
       g_assert_nonnull (fault.where);
       g_assert_true (g_utf8_validate (text, -1, NULL));
-      g_assert_cmpuint (lmt_key_table_size (keys), ==, 0);
+      /* lists that were read whole may stay among the known ones; freeing the decoder lets them go: below */
     }
   sm_decoder_free (decoder);
   g_assert_cmpuint (lmt_key_table_size (keys), ==, 0);
