@@ -36,6 +36,8 @@ test_answers (void)
   g_autofree char *bad = NULL;
 
   g_assert_no_error (error);
+  g_autofree char *early = ask (storage_metrics_get_port (metrics), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+  g_assert_true (g_str_has_prefix (early, "HTTP/1.1 503 "));
   storage_metrics_set (metrics, "lmtrace_x 1\n", 12);
   good = ask (storage_metrics_get_port (metrics), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
   g_assert_true (g_str_has_prefix (good, "HTTP/1.1 200 OK\r\n"));
