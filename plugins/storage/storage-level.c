@@ -50,8 +50,6 @@ check_flags (const LmtReplayEnv *env, const StorageFlags *flags, GError **error)
   if (flags->verify_data && g_strcmp0 (flags->payload, "zero") == 0)
     return refuse (error,
                    "--verify-data: expected --payload pattern, found zero: nothing tells one object's zeros from another's");
-  if (g_strcmp0 (flags->trace_level, "events") == 0)
-    return refuse (error, "--trace-level: expected storage, found events: a storage replay has none");
   if (flags->trace_level != NULL && flags->trace_output != NULL && env->n_sessions > 1)
     return refuse (error, "--trace-output: expected one FILE, found several");
   if (!lmt_output_check_inputs ("--trace-output", flags->trace_level != NULL ? flags->trace_output : NULL, env->files, error)
@@ -347,8 +345,8 @@ start_record (StorageSession *session, GError **error)
 {
   const StorageFlags *flags = session->flags;
 
-  /* --trace-output alone: configure() has said that it has no effect. */
-  if (flags->trace_level == NULL)
+  /* --trace-output alone, or the other level: the configuration has said that nothing is recorded. */
+  if (g_strcmp0 (flags->trace_level, "storage") != 0)
     return TRUE;
   session->record = storage_record_new (flags->trace_output, session->config, session->env->clock, error);
   return session->record != NULL;

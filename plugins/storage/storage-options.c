@@ -116,6 +116,7 @@ const LmtOption storage_options[] = {
        "Accepted for LMCache's sake, no effect", G_GC),
   SWITCH ("enable-extra-logging", enable_extra_logging, 0, NULL, "Log L1's usage and throughput while running", G_EXTRA),
   ROW (DOUBLE, "extra-logging-interval", extra_logging_interval, 0, "10.0", "(0..", "S", "Log them every S seconds", G_EXTRA),
-  ROW (CHOICE, "trace-level", trace_level, 0, NULL, "storage|events", "LEVEL", "Record the replay itself at this level", G_TRACE),
+  ROW (CHOICE, "trace-level", trace_level, 0, NULL, "storage|events", "LEVEL",
+       "Record the replay itself; events is taken and not recorded", G_TRACE),
   ROW (STRING, "trace-output", trace_output, 0, NULL, "nonempty", "PATH", "Record the replay into PATH", G_TRACE), LMT_OPTION_END
 };

@@ -18,7 +18,7 @@ test = Tests()
 RUNS = os.path.join(lib.CLI_DATA, "runs")
 
 # Compared as they are.
-EQUAL = ["match", "match-verbose", "mismatch", "nocsv", "one-l2fs", "storage-empty", "storage-malformed", "storage-onlyfail",
+EQUAL = ["match", "match-verbose", "mismatch", "nocsv", "one-l2fs", "storage-empty", "tracelevel", "storage-malformed", "storage-onlyfail",
          "storage-skipped"]
 
 
