@@ -29,4 +29,22 @@ guint64 lmt_fill_seed_for_wire_key (const char *wire, gsize len);
 /* BLAKE2b (RFC 7693) without key, @digest_len of 1 to 64 bytes. */
 void lmt_blake2b (gconstpointer data, gsize len, guint8 *digest, gsize digest_len);
 
+/* BLAKE3, plain hash, 32 bytes (events.md 10: chunks of tokens). In pieces: init, any number of updates, final; a plain struct
+ * that may be copied in between, and after final takes no more but an init. One thread a state. */
+typedef struct
+{
+  guint32 value[8];
+  guint64 chunks;
+  guint32 chunk_len;
+  guint32 block_len;
+  guint32 n_waiting;
+  guint32 reserved;
+  guint32 waiting[54][8]; /* 2^54 chunks are 2^64 bytes */
+  guint8 block[64];
+} LmtBlake3;
+void lmt_blake3_init (LmtBlake3 *state);
+void lmt_blake3_update (LmtBlake3 *state, gconstpointer data, gsize len);
+void lmt_blake3_final (LmtBlake3 *state, guint8 *digest);
+void lmt_blake3 (gconstpointer data, gsize len, guint8 *digest);
+
 G_END_DECLS
