@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <lmtrace/lmt-frame.h>
 #include <lmtrace/lmt-key.h>
 
 G_BEGIN_DECLS
@@ -55,6 +56,7 @@ typedef struct
   gint64 window; /* -1 full attention, >= 1; other values are value errors of the manager */
   guint32 n;
   guint32 group;
+  LmtSpan layout; /* for a recorder: the tagged MemoryLayoutDesc in msgpack; the manager doesn't look at it */
 } SmRow;
 
 /**
@@ -80,6 +82,10 @@ typedef struct
   guint8 enter_bad;        /* READ_EXIT: the enter was no success: `keys` are the good ones, one lock each goes back */
   LmtKey *const *bad_keys; /* READ_EXIT: (nullable): the others, for the event */
   guint32 n_bad_keys;
+  /* For a recorder; the manager doesn't look at them. Lent as the keys are. */
+  LmtSpan layout;           /* RESERVE_WRITE: as SmRow.layout */
+  LmtSpan request_id;       /* PREFETCH: external_request_id */
+  LmtSpan l1_tags, l2_tags; /* PREFETCH: arrays of tagged MemoryTags in msgpack; empty: no filter */
 } SmCall;
 
 G_END_DECLS
