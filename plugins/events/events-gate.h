@@ -32,14 +32,15 @@ typedef struct
   gint64 incarnation;
   gint64 last_seq;
   guint32 gap;      /* something is missing since this incarnation began */
-  guint32 departed; /* 0.5.7: gone, with this incarnation; last_seq means nothing */
-  guint32 known;    /* has a cursor */
+  guint32 departed; /* gone; from 0.5.7 on, L1 batches up to departed_incarnation are stale */
+  guint32 known;    /* has a cursor: incarnation and last_seq mean something (both set: L2 batches came after the departure) */
   guint32 reserved;
   guint64 missing;      /* seqs skipped (not those before a stream joined midway) */
   guint64 dropped;      /* increases of dropped_events */
   gint64 last_dropped;  /* -1: not known */
   guint64 verdicts[3];  /* of all batches so far */
   gint64 last_event_ns; /* of the caller's clock; 0: none */
+  gint64 departed_incarnation;
 } EventsStream;
 
 /* Called when a higher incarnation fences the instance, before the batch is handed on. */
@@ -51,7 +52,16 @@ EventsGate *events_gate_new (EventsCompat compat);
 void events_gate_free (EventsGate *gate);
 void events_gate_set_funcs (EventsGate *gate, EventsFenceFunc fence, EventsGapFunc gap, gpointer user_data);
 EventsVerdict events_gate_admit (EventsGate *gate, const EventsBatch *batch, gint64 now_ns);
-/* DELETE or sweep: the cursor is forgotten (0.5.7: the incarnation is remembered). Views are the caller's to fence. */
+/* What admit would say; changes nothing. */
+EventsVerdict events_gate_peek (EventsGate *gate, const EventsBatch *batch);
+/* Streams held, departed ones too. */
+guint32 events_gate_n_streams (EventsGate *gate);
+/* Forgets the stream that departed first and has no cursor: FALSE if there is none. Makes room when @n_streams reaches a limit.
+ */
+gboolean events_gate_forget_one (EventsGate *gate);
+void events_gate_reset (EventsGate *gate);
+/* DELETE or sweep: the cursor is forgotten (0.5.7: the incarnation is remembered). Views are the caller's to fence. An instance
+ * that was never seen leaves nothing behind. */
 void events_gate_depart (EventsGate *gate, LmtSpan instance);
 /* Registered again: a departed one is let in (0.5.7). */
 void events_gate_register (EventsGate *gate, LmtSpan instance);
