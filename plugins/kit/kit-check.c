@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* check-adapter: contract scenarios, then trials; cli.md 8.15. */
 #include <fnmatch.h>
-#include <signal.h>
-#include <unistd.h>
 
+#include "kit-child.h"
 #include "kit-trial.h"
 #include "kit.h"
 
@@ -50,29 +49,6 @@ line_clear (gpointer data)
   Line *line = data;
   g_free (line->name);
   g_free (line->why);
-}
-
-/* -------- an adapter that leaves its buffer -------- */
-
-static char current_name[96];
-
-/* Buffers end where nobody may write. Says which check it was, then ends as it would have ended. */
-static void
-on_fault (int number)
-{
-  static const char head[] = "lmtrace: check-adapter: ", tail[] = ": the adapter touched memory that isn't its own\n";
-  if (write (STDERR_FILENO, head, sizeof head - 1) < 0 || write (STDERR_FILENO, current_name, strlen (current_name)) < 0
-      || write (STDERR_FILENO, tail, sizeof tail - 1) < 0)
-    _exit (1);
-  signal (number, SIG_DFL);
-  raise (number);
-}
-
-static void
-begin (const char *name)
-{
-  g_strlcpy (current_name, name, sizeof current_name);
-  g_info ("Checking %s", name);
 }
 
 /* -------- what is run -------- */
@@ -129,6 +105,19 @@ add_line (Session *session, const char *name, const char *kind, KitVerdict verdi
   g_array_append_val (session->lines, line);
 }
 
+typedef struct
+{
+  const KitTrial *trial;
+  guint rounds;
+} Trial;
+
+static KitVerdict
+run_trial (KitCheck *check, gpointer data, char **why)
+{
+  const Trial *one = data;
+  return one->trial->run (check, one->rounds, why);
+}
+
 static void
 run_all (Session *session, GPtrArray *paths)
 {
@@ -139,18 +128,23 @@ run_all (Session *session, GPtrArray *paths)
       char *why = NULL;
       if (!is_wanted (session, name))
         continue;
-      begin (name);
+      g_info ("Checking %s", name);
+      guint failed = session->n[KIT_FAILED];
       KitVerdict verdict = kit_scenario_run (session->check, paths->pdata[i], &again, &why);
       add_line (session, name, "scenario", verdict, why);
+      /* One that crashed cleaned nothing up. */
+      if (session->n[KIT_FAILED] > failed)
+        kit_check_wipe (session->check);
     }
   for (const KitTrial *trial = kit_trials; trial->name != NULL; trial++)
     {
       char *why = NULL;
       if (!is_wanted (session, trial->name))
         continue;
-      begin (trial->name);
+      g_info ("Checking %s", trial->name);
       g_autofree char *word = g_strndup (trial->name, strcspn (trial->name, "-"));
-      KitVerdict verdict = trial->run (session->check, (guint)session->config->rounds, &why);
+      Trial one = { trial, (guint)session->config->rounds };
+      KitVerdict verdict = kit_child_run (session->check, run_trial, &one, &why);
       kit_check_wipe (session->check);
       add_line (session, trial->name, g_intern_string (word), verdict, why);
     }
@@ -276,8 +270,9 @@ check_run (const LmtCommandContext *context, GError **error)
   Session session = { .context = context, .config = context->config };
   g_autoptr (LmtL2Config) config = lmt_l2_config_parse (context->registry, json, 1, error);
   g_autoptr (GPtrArray) paths = config != NULL ? list_scenarios (session.config, error) : NULL;
+  g_autofree char *broken = NULL;
   g_autoptr (KitCheck) check
-      = paths != NULL ? kit_scenario_new (context->registry, json, (guint)session.config->patience_s, error) : NULL;
+      = paths != NULL ? kit_scenario_new (context->registry, json, (guint)session.config->patience_s, &broken, error) : NULL;
   if (check == NULL)
     return 2;
   session.check = check;
@@ -286,12 +281,10 @@ check_run (const LmtCommandContext *context, GError **error)
                       "the adapter makes results wrong on purpose: it is to be checked with every fault off");
   session.lines = g_array_new (FALSE, FALSE, sizeof (Line));
   g_array_set_clear_func (session.lines, line_clear);
-  struct sigaction before_segv, before_bus, act = { .sa_handler = on_fault };
-  sigaction (SIGSEGV, &act, &before_segv);
-  sigaction (SIGBUS, &act, &before_bus);
-  run_all (&session, paths);
-  sigaction (SIGSEGV, &before_segv, NULL);
-  sigaction (SIGBUS, &before_bus, NULL);
+  if (broken != NULL)
+    add_line (&session, "open", "scenario", KIT_FAILED, g_steal_pointer (&broken));
+  else
+    run_all (&session, paths);
   gboolean partial = context->interrupts != NULL && *context->interrupts > 0;
   int code = partial ? 130 : session.n[KIT_FAILED] > 0 ? 1 : 0;
   g_autofree char *text = make_text (&session);
@@ -331,6 +324,7 @@ const LmtCommandOps kit_check_ops = {
     "stores, it deletes. A wrapper that injects faults is checked with every fault off.\n\n"
     "Scenarios are files (schema lmtrace-l2-contract/1); trials are built in: load-*, concurrency-*, crash-in-store (a "
     "child is killed in mid-store, what was reported stored must be there and whole), leak-reopen. A line says ok, not ok "
-    "with the step, what was expected and found, or skip with the capability the adapter doesn't claim. --json gives a "
+    "with the step, what was expected and found, or skip with the capability the adapter doesn't claim. Each check runs in a "
+    "process of its own: an adapter that crashes, exits or hangs fails that one, and the rest goes on. --json gives a "
     "summary to publish: adapter, plugin and its version, ABI, capabilities, each result.",
 };

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,6 +76,7 @@ start_child (int fd, char **why)
   pid_t child = fork ();
   if (child == 0)
     {
+      prctl (PR_SET_PDEATHSIG, SIGKILL); /* kept by exec */
       dup2 (STDERR_FILENO, STDOUT_FILENO);
       execve ("/proc/self/exe", (char *const *)words->pdata, environment);
       _exit (127);
@@ -125,7 +127,10 @@ run_child (guint round, char **why)
   while (read_number (ends[0], &number))
     g_hash_table_add (told, g_memdup2 (&number, sizeof number));
   close (ends[0]);
-  if (g_hash_table_size (told) == 0)
+  if (WIFSIGNALED (status) && WTERMSIG (status) != SIGKILL)
+    *why = g_strdup_printf ("expected a child that stores, found one that crashed by signal %d (%s)", WTERMSIG (status),
+                            g_strsignal (WTERMSIG (status)));
+  else if (g_hash_table_size (told) == 0)
     *why = WIFEXITED (status)
                ? g_strdup_printf ("expected a child that stores, found one that ended with %d", WEXITSTATUS (status))
                : g_strdup ("expected a child that stores, found none stored");

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kit-rig.h"
 
+#include "kit-child.h"
+
 #include <stdarg.h>
+
+/* Whoever watches is to hear of a check that waits. */
+#define LOOK_EVERY_NS G_GINT64_CONSTANT (200000000)
 
 void
 kit_rig_fail (KitRig *rig, const char *format, ...)
@@ -29,6 +34,7 @@ kit_rig_open (KitRig *rig, KitCheck *check)
   g_autoptr (GError) error = NULL;
   memset (rig, 0, sizeof *rig);
   rig->check = check;
+  kit_progress (check, "open");
   rig->keys = lmt_key_table_new ();
   rig->config = lmt_l2_config_parse (check->registry, check->json, 1, &error);
   LmtL2Params params = { .struct_size = sizeof params,
@@ -60,8 +66,10 @@ kit_rig_close (KitRig *rig)
 {
   if (rig->l2 != NULL)
     {
-      gint64 start = g_get_monotonic_time ();
-      guint lost = lmt_l2_close (rig->l2, (gint64)(rig->why != NULL ? POLL_MS : CLOSE_MS) * 1000000);
+      gint64 start = g_get_monotonic_time (), limit = rig->why != NULL ? POLL_MS : CLOSE_MS;
+      kit_progress (rig->check, "close");
+      kit_beat (rig->check, limit);
+      guint lost = lmt_l2_close (rig->l2, limit * 1000000);
       gint64 ms = (g_get_monotonic_time () - start) / 1000;
       for (LmtL2Task *task; (task = lmt_l2_reap (rig->l2)) != NULL;)
         job_free (rig, task->user_data);
@@ -157,6 +165,8 @@ kit_rig_submit (KitRig *rig, guint32 kind, const guint64 *numbers, guint n, KitJ
     }
   job->done = done;
   job->data = data;
+  kit_progress (rig->check, "%s of object %" G_GUINT64_FORMAT "%s", lmt_l2_kind_name (kind), numbers[0],
+                n > 1 ? " and others" : "");
   job->task = (LmtL2Task){ .kind = kind,
                            .n = n,
                            .keys = job->keys,
@@ -200,6 +210,7 @@ kit_rig_collect (KitRig *rig, guint leave)
       for (LmtL2Task *task; (task = lmt_l2_reap (rig->l2)) != NULL; any = TRUE)
         hand_out (rig, task);
       gint64 now = lmt_clock_now (clock), due = lmt_l2_next_due_ns (rig->l2);
+      kit_beat (rig->check, 0);
       if (any || rig->n_in_flight <= leave)
         {
           last = now;
@@ -212,7 +223,7 @@ kit_rig_collect (KitRig *rig, guint leave)
           return FALSE;
         }
       int fd = lmt_l2_get_fd (rig->l2);
-      gint64 until = fd >= 0 ? last + patience + 1 : now + 200000;
+      gint64 until = fd >= 0 ? MIN (last + patience + 1, now + LOOK_EVERY_NS) : now + 200000;
       clock->sleep_until_ns (clock->data, due >= 0 ? MIN (due, until) : until, &fd, fd >= 0 ? 1 : 0);
     }
   return TRUE;
@@ -252,12 +263,22 @@ kit_rig_wipe (KitRig *rig)
   kit_rig_collect (rig, 0);
 }
 
-void
-kit_check_wipe (KitCheck *check)
+static KitVerdict
+wipe_here (KitCheck *check, gpointer data, char **why)
 {
   KitRig rig;
   if (kit_rig_open (&rig, check))
     kit_rig_wipe (&rig);
   kit_rig_close (&rig);
   g_free (rig.why);
+  return KIT_PASSED;
+}
+
+void
+kit_check_wipe (KitCheck *check)
+{
+  g_autofree char *why = NULL;
+  kit_child_run (check, wipe_here, NULL, &why);
+  if (why != NULL)
+    g_debug ("wipe: %s", why);
 }

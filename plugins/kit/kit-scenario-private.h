@@ -9,20 +9,32 @@ enum
   POLL_MS = 1000,
   EVENTS_MS = 50,
   CLOSE_MS = 10000,
+  FIRST_OPEN_MS = 20000,
   REPEATS = 20,
   PAGE = 4096,
   FILLED = 0xa5,
   SCRIBBLED = 0x5a,
 };
 
+typedef struct _KitProgress KitProgress;
+
 struct _KitCheck
 {
   LmtRegistry *registry;
   char *json;
   LmtL2Info info;
-  guint patience_s; /* for one result */
-  guint n_timeouts; /* waits in vain so far */
+  guint patience_s;      /* for one result */
+  guint n_timeouts;      /* waits in vain so far */
+  guint n_objects;       /* found at the last look */
+  KitProgress *progress; /* NULL: nobody watches */
 };
+
+/* Where the check is, for whoever watches it from outside (kit-child.h): what stands in front of its end if it crashes or hangs.
+ */
+G_GNUC_PRINTF (2, 3) void kit_progress (KitCheck *check, const char *format, ...);
+/* It lives. @extra_ms: beyond the patience, what the next thing may take before it counts as hanging. */
+void kit_beat (KitCheck *check, gint64 extra_ms);
+void kit_progress_free (KitProgress *progress);
 
 /* How long an operation may take: an adapter that let several waits pass in vain gets less. */
 static inline gint64
@@ -74,6 +86,8 @@ typedef struct
   char *why;
 } Run;
 
+/* What is wrong with a file that is to be run; NULL: nothing. Its schema is right. (transfer full) */
+char *kit_scenario_check_file (const LmtJson *scenario);
 const char *kit_scenario_get_text (const LmtJson *json, const char *name);
 guint64 kit_scenario_get_number (const LmtJson *json, const char *name);
 guint kit_scenario_get_length (const LmtJson *json, const char *name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kit-scenario-private.h"
+#include "kit-child.h"
 
 #include <fnmatch.h>
 
@@ -64,6 +64,7 @@ run_step (Run *run, guint number, const LmtJson *step)
   const char *op = kit_scenario_get_text (step, "op");
   if (op == NULL)
     op = "none";
+  kit_progress (run->check, "step %u (%s)", number, op);
   kit_scenario_do_step (run, step, op, text);
   /* Only the adapter's own hook can say what else lies on its medium. */
   if (strcmp (op, "debris") == 0 && lmt_l2_get_ops (run->l2)->tamper == NULL)
@@ -313,8 +314,9 @@ takes_capacity (KitCheck *check, const LmtJson *scenario)
   return capacity == 0 || json != NULL;
 }
 
+/* What it says of itself, and how many objects lie there. FALSE: it can't be opened. */
 static gboolean
-ask_adapter (KitCheck *check, guint *n_objects, char **why)
+ask_adapter (KitCheck *check, char **why)
 {
   Run run = { .check = check };
   run.config = config_of (check, NULL, why);
@@ -329,7 +331,8 @@ ask_adapter (KitCheck *check, guint *n_objects, char **why)
       g_autoptr (GPtrArray) keys = g_ptr_array_new ();
       check->info = *lmt_l2_get_info (run.l2);
       lmt_l2_foreach (run.l2, collect, keys);
-      *n_objects = keys->len;
+      check->n_objects = keys->len;
+      kit_progress (check, "close");
       lmt_l2_free (run.l2);
     }
   *why = run.why;
@@ -341,27 +344,33 @@ ask_adapter (KitCheck *check, guint *n_objects, char **why)
   return good;
 }
 
+/* FAILED is left for an adapter that crashes or hangs. */
+static KitVerdict
+first_look (KitCheck *check, gpointer data, char **why)
+{
+  kit_progress (check, "open");
+  kit_beat (check, FIRST_OPEN_MS);
+  return ask_adapter (check, why) ? KIT_PASSED : KIT_SKIPPED;
+}
+
 KitCheck *
-kit_scenario_new (LmtRegistry *registry, const char *config_json, guint patience_s, GError **error)
+kit_scenario_new (LmtRegistry *registry, const char *config_json, guint patience_s, char **broken, GError **error)
 {
   g_autoptr (KitCheck) check = g_new0 (KitCheck, 1);
   g_autofree char *why = NULL;
-  guint n_objects = 0;
   check->registry = g_object_ref (registry);
   check->json = g_strdup (config_json);
   check->patience_s = patience_s;
-  if (!ask_adapter (check, &n_objects, &why))
-    {
-      g_set_error_literal (error, LMT_ERROR, LMT_ERROR_OPTION, why);
-      return NULL;
-    }
-  if (n_objects > 0)
-    {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "expected a medium without objects, found %u: the check would delete them",
-                   n_objects);
-      return NULL;
-    }
-  return g_steal_pointer (&check);
+  KitVerdict verdict = kit_child_run (check, first_look, NULL, &why);
+  *broken = NULL;
+  if (verdict == KIT_SKIPPED)
+    g_set_error_literal (error, LMT_ERROR, LMT_ERROR_OPTION, why);
+  else if (verdict == KIT_FAILED)
+    *broken = g_strdup (g_str_has_prefix (why, "open: ") ? why + strlen ("open: ") : why);
+  else if (check->n_objects > 0)
+    g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "expected a medium without objects, found %u: the check would delete them",
+                 check->n_objects);
+  return verdict == KIT_SKIPPED || check->n_objects > 0 ? NULL : g_steal_pointer (&check);
 }
 
 void
@@ -370,9 +379,16 @@ kit_scenario_free (KitCheck *check)
   if (check == NULL)
     return;
   g_object_unref (check->registry);
+  kit_progress_free (check->progress);
   g_free (check->json);
   g_free (check);
 }
+
+typedef struct
+{
+  const LmtJson *json;
+  const char *name;
+} Scenario;
 
 static LmtJson *
 read_scenario (const char *path, char **name, char **why)
@@ -385,42 +401,55 @@ read_scenario (const char *path, char **name, char **why)
       *why = g_strdup (error->message);
       return NULL;
     }
-  LmtJson *scenario = lmt_json_parse (text, -1, &error);
-  if (scenario == NULL || g_strcmp0 (kit_scenario_get_text (scenario, "schema"), "lmtrace-l2-contract/1") != 0)
+  g_autoptr (LmtJson) scenario = lmt_json_parse (text, -1, &error);
+  if (scenario == NULL)
+    *why = g_strdup_printf ("%s: %s", path, error->message);
+  else if (lmt_json_get_type (scenario) != LMT_JSON_OBJECT
+           || g_strcmp0 (kit_scenario_get_text (scenario, "schema"), "lmtrace-l2-contract/1") != 0)
+    *why = g_strdup_printf ("%s: schema: expected lmtrace-l2-contract/1, found another", path);
+  else
     {
-      *why = scenario == NULL ? g_strdup (error->message) : g_strdup ("schema: expected lmtrace-l2-contract/1, found another");
-      g_clear_pointer (&scenario, lmt_json_free);
-      return NULL;
+      g_autofree char *wrong = kit_scenario_check_file (scenario);
+      if (wrong != NULL)
+        *why = g_strdup_printf ("%s: %s", path, wrong);
     }
+  if (*why != NULL)
+    return NULL;
   g_free (*name);
   *name = g_strdup (kit_scenario_get_text (scenario, "name"));
-  return scenario;
+  return g_steal_pointer (&scenario);
+}
+
+static KitVerdict
+run_here (KitCheck *check, gpointer data, char **why)
+{
+  const Scenario *scenario = data;
+  kit_progress (check, "open");
+  if (!ask_adapter (check, why))
+    return KIT_FAILED;
+  const char *missing = missing_capability (scenario->json, check->info.capabilities);
+  if (missing == NULL && !takes_capacity (check, scenario->json))
+    missing = "a key that sets the capacity";
+  if (missing == NULL && check->info.charge_bytes > 0)
+    missing = beyond_slots (scenario->json, check->info.charge_bytes);
+  if (missing != NULL)
+    {
+      *why = g_strdup (missing);
+      return KIT_SKIPPED;
+    }
+  gboolean by_time = fnmatch ("concurrent-*", scenario->name, 0) == 0 || fnmatch ("close-*", scenario->name, 0) == 0;
+  for (guint i = 0; i < (by_time ? REPEATS : 1) && *why == NULL; i++)
+    *why = run_once (check, scenario->json);
+  return *why == NULL ? KIT_PASSED : KIT_FAILED;
 }
 
 KitVerdict
 kit_scenario_run (KitCheck *check, const char *path, char **name, char **why)
 {
   *why = NULL;
-  g_autoptr (LmtJson) scenario = read_scenario (path, name, why);
-  if (scenario == NULL)
-    return KIT_FAILED;
-  guint n_objects;
-  if (!ask_adapter (check, &n_objects, why))
-    return KIT_FAILED;
-  const char *missing = missing_capability (scenario, check->info.capabilities);
-  if (missing == NULL && !takes_capacity (check, scenario))
-    missing = "a key that sets the capacity";
-  if (missing == NULL && check->info.charge_bytes > 0)
-    missing = beyond_slots (scenario, check->info.charge_bytes);
-  if (missing != NULL)
-    {
-      *why = g_strdup (missing);
-      return KIT_SKIPPED;
-    }
-  gboolean by_time = fnmatch ("concurrent-*", *name, 0) == 0 || fnmatch ("close-*", *name, 0) == 0;
-  for (guint i = 0; i < (by_time ? REPEATS : 1) && *why == NULL; i++)
-    *why = run_once (check, scenario);
-  return *why == NULL ? KIT_PASSED : KIT_FAILED;
+  g_autoptr (LmtJson) json = read_scenario (path, name, why);
+  Scenario scenario = { json, *name };
+  return json != NULL ? kit_child_run (check, run_here, &scenario, why) : KIT_FAILED;
 }
 
 char *

@@ -16,8 +16,9 @@ typedef enum
   KIT_SKIPPED,
 } KitVerdict;
 
-/* @config_json: as for --l2-adapter; the adapter's medium must be empty: the check deletes what it finds. */
-KitCheck *kit_scenario_new (LmtRegistry *registry, const char *config_json, guint patience_s, GError **error);
+/* @config_json: as for --l2-adapter; the adapter's medium must be empty: the check deletes what it finds. @broken: (out)
+ * (transfer full) (nullable): it crashed or hung when it was opened */
+KitCheck *kit_scenario_new (LmtRegistry *registry, const char *config_json, guint patience_s, char **broken, GError **error);
 void kit_scenario_free (KitCheck *check);
 
 /**
@@ -25,7 +26,8 @@ void kit_scenario_free (KitCheck *check);
  * @name: (out) (transfer full): of the scenario, or of the file if that can't be read
  * @why: (out) (transfer full) (nullable): `step N (OP): expected X, found Y`, or the capability that is missing
  *
- * One file; scenarios in which time matters are run 20 times. Leaves the medium empty.
+ * One file, in a child process; scenarios in which time matters are run 20 times. Leaves the medium empty unless the adapter
+ * crashed or hung.
  */
 KitVerdict kit_scenario_run (KitCheck *check, const char *path, char **name, char **why);
 /* The name of a file's scenario without running it. (transfer full) */

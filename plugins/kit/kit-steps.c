@@ -318,6 +318,7 @@ kit_scenario_wait_task (Run *run, Task *task)
   gint64 deadline = now_ms () + kit_wait_ms (run->check);
   for (;;)
     {
+      kit_beat (run->check, 0);
       reap_all (run);
       if (task->done)
         return TRUE;
@@ -396,8 +397,9 @@ kit_scenario_close_adapter (Run *run)
 {
   if (run->l2 == NULL)
     return TRUE;
-  gint64 start = now_ms ();
-  lmt_l2_close (run->l2, (gint64)(run->hurried ? POLL_MS : CLOSE_MS * 2) * 1000000);
+  gint64 start = now_ms (), limit = run->hurried ? POLL_MS : CLOSE_MS * 2;
+  kit_beat (run->check, limit);
+  lmt_l2_close (run->l2, limit * 1000000);
   reap_all (run);
   if (now_ms () - start <= CLOSE_MS)
     return TRUE;
@@ -515,6 +517,7 @@ is_readable (Run *run, guint32 kind, int timeout_ms)
   for (;;)
     {
       struct pollfd wait = { .fd = lmt_l2_get_event_fd (run->l2, kind), .events = POLLIN };
+      kit_beat (run->check, 0);
       lmt_l2_pump (run->l2);
       if (poll (&wait, 1, 0) == 1 && (wait.revents & POLLIN) != 0)
         return TRUE;
@@ -591,6 +594,7 @@ step_usage (Run *run, GString *found)
 static void
 step_events (Run *run, GString *found)
 {
+  kit_beat (run->check, EVENTS_MS);
   g_usleep (EVENTS_MS * 1000);
   reap_all (run);
   if (run->events->len > 0)
@@ -666,7 +670,7 @@ tamper (Run *run, LmtKey *key, const char *action, guint64 bytes)
 {
   const LmtL2Ops *ops = lmt_l2_get_ops (run->l2);
   LmtL2Key l2_key = { .hash64 = key != NULL ? key->hash64 : 0 };
-  if (ops->tamper == NULL)
+  if (ops->tamper == NULL || lmt_l2_get_handle (run->l2) == NULL)
     return -1;
   if (key != NULL)
     {
@@ -689,6 +693,14 @@ step_tamper (Run *run, const LmtJson *step, GString *found)
 }
 
 static void
+pause_for (Run *run, const LmtJson *step)
+{
+  guint64 ms = kit_scenario_get_number (step, "milliseconds");
+  kit_beat (run->check, (gint64)MIN (ms, G_MAXINT32));
+  g_usleep (ms * 1000);
+}
+
+static void
 step_scribble (Run *run, const LmtJson *step)
 {
   Task *task = kit_scenario_find_task (run, kit_scenario_get_text (step, "task"));
@@ -703,7 +715,7 @@ step_stable (Run *run, const LmtJson *step, GString *found)
   gboolean changed = FALSE;
   for (guint i = 0; i < task->keys->len; i++)
     task->buffers[i].copy = g_memdup2 (task->buffers[i].at, task->buffers[i].bytes);
-  g_usleep (kit_scenario_get_number (step, "milliseconds") * 1000);
+  pause_for (run, step);
   for (guint i = 0; i < task->keys->len; i++)
     {
       changed |= memcmp (task->buffers[i].copy, task->buffers[i].at, task->buffers[i].bytes) != 0;
@@ -760,7 +772,7 @@ kit_scenario_do_step (Run *run, const LmtJson *step, const char *op, GString *fo
   else if (strcmp (op, "debris") == 0)
     g_string_append_printf (found, "{\"entries\":%" G_GINT64_FORMAT "}", tamper (run, NULL, "debris", 0));
   else if (strcmp (op, "sleep") == 0)
-    g_usleep (kit_scenario_get_number (step, "milliseconds") * 1000);
+    pause_for (run, step);
   else if (strcmp (op, "scribble") == 0)
     step_scribble (run, step);
   else if (strcmp (op, "stable") == 0)
@@ -773,5 +785,5 @@ kit_scenario_do_step (Run *run, const LmtJson *step, const char *op, GString *fo
       g_string_append (found, "{\"refused\":false}");
     }
   else
-    run->why = g_strdup ("expected a known step, found none");
+    run->why = g_strdup_printf ("expected a known step, found %s", op);
 }

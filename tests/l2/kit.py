@@ -111,6 +111,59 @@ class Naughty(unittest.TestCase):
     def test_leak(self):
         self.check("leak", "leak-reopen", 1, r"^not ok leak-reopen: expected \d+ descriptors after 16 opens and closes, found \d+\n")
 
+    def crash(self, how, ended, *words):
+        """Each check on its own: those that load fail, with the step; the rest goes on."""
+        done = lmtrace("check-adapter", *words, json.dumps({"type": "naughty", "how": how}), "--only", "l[ol]*")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        lines = done.stdout.splitlines()
+        for name, step in (("load-partial", r"step 3 \(wait\)"), ("load-mixed-sizes", r"load of object \d+ and others"),
+                           ("load-beyond-depth", r"load of object \d+")):
+            self.assertTrue([line for line in lines if re.fullmatch(f"not ok {name}: {step}: {ended}", line)], done.stdout)
+        for name in ("lock-refcount", "lookup-missing", "lookup-partial"):
+            self.assertIn(f"ok {name}", lines)
+        self.assertEqual(lines[-1], "3 passed, 5 failed, 0 not applicable")
+
+    def test_crash(self):
+        self.crash("crash", r"expected a result, found it crashed by signal 11 \(Segmentation fault\)")
+        self.crash("abort", r"expected a result, found it crashed by signal 6 \(Aborted\)")
+
+    def test_far_past_the_buffer(self):
+        self.crash("overrun", r"expected a result, found it crashed by signal 11 \(Segmentation fault\): it touched memory that isn't its own")
+
+    def test_exit(self):
+        self.crash("exit", r"expected a result, found its process ended with status 7")
+
+    def test_hang(self):
+        self.crash("hang", r"expected an end within 1 s, found it hanging: killed", "--patience", "1")
+
+    def test_hang_at_the_end(self):
+        done = lmtrace("check-adapter", "--patience", "1", '{"type":"naughty","how":"hangclose"}')
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (1, "0 passed, 1 failed, 0 not applicable"))
+        self.assertRegex(done.stdout, r"^not ok open: close: expected an end within \d+ s, found it hanging: killed\n")
+
+    def test_crash_at_open(self):
+        done = lmtrace("check-adapter", "--json", '{"type":"naughty","how":"crashopen"}')
+        found = metrics(done)
+        self.assertEqual((done.returncode, found["failed"], found["plugin"]["name"]), (1, 1, "l2-naughty"))
+        self.assertEqual(found["scenarios"][0]["message"], "expected a result, found it crashed by signal 11 (Segmentation fault)")
+
+    def test_crash_in_json(self):
+        done = lmtrace("check-adapter", "--json", '{"type":"naughty","how":"crash"}', "--only", "load-partial")
+        line = metrics(done)["scenarios"][0]
+        self.assertEqual((line["step"], line["op"]), (3, "wait"))
+        self.assertIn("crashed by signal 11", line["message"])
+
+    def test_nothing_is_left_running(self):
+        done = lmtrace("check-adapter", "--patience", "1", '{"type":"naughty","how":"hang"}', "--only", "load-partial")
+        self.assertEqual(done.returncode, 1)
+        for entry in os.listdir("/proc"):
+            try:
+                with open(f"/proc/{entry}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+            except OSError:
+                continue
+            self.assertFalse(words[0] == LMTRACE.encode() and b"--patience" in words and PLUGINS.encode() in words and b"load-partial" in words)
+
     def test_no_word_of_submit(self):
         self.check("strange", "store-lookup-load-delete", 1, r"^not ok store-lookup-load-delete: step \d+ \(wait\): ")
 
@@ -123,6 +176,42 @@ class Naughty(unittest.TestCase):
         done = lmtrace(*words, '{"type":"naughty","how":"twice"}')
         self.assertGreater(metrics(done)["run"]["protocol_errors"], 0)
         self.assertIn("handed back twice", done.stderr)
+
+
+class Files(unittest.TestCase):
+    """A mistake in a scenario file is said, and isn't taken for one of the adapter's."""
+
+    def test_mistakes(self):
+        folder = tempfile.mkdtemp(prefix="lmt-kit-")
+        self.addCleanup(shutil.rmtree, folder)
+        key = {"model_name": "m", "kv_rank": 1, "object_group_id": 0, "chunk_hash": "00", "cache_salt": ""}
+        good = {"schema": "lmtrace-l2-contract/1", "name": "x", "requires": [], "keys": {"a": key}, "buffers": {"A": {"size": 10, "seed": 1}}, "steps": [
+            {"op": "store", "task": "s", "keys": ["a"], "buffers": ["A"]}, {"op": "wait", "task": "s", "require": {"ok": True}}]}
+        cases = (
+            ({}, "ok x"),
+            ({"schema": "other/1"}, "schema: expected lmtrace-l2-contract/1, found another"),
+            ({"steps": [{"op": "leap"}]}, 'step 0: op: expected a known step, found {"op": "leap"}'),
+            ({"steps": [{"op": "wait", "task": "s"}]}, 'step 0: task: expected the task of an earlier step, found "s"'),
+            ({"steps": [{"op": "store", "task": "s", "keys": ["b"], "buffers": ["A"]}]}, 'step 0: keys: expected a name of "keys", found "b"'),
+            ({"steps": [{"op": "store", "task": "s", "keys": ["a"], "buffers": ["B"]}]}, 'step 0: buffers: expected a name of "buffers", found "B"'),
+            ({"steps": [{"op": "load", "task": "s", "keys": ["a"], "sizes": [1 << 40]}]}, "step 0: sizes: expected bytes, at most 1073741824, found 1099511627776"),
+            ({"steps": [{"op": "evict", "policy": "best"}]}, 'step 0: policy: expected an eviction policy, found "best"'),
+            ({"steps": [{"op": "usage", "require": 3}]}, "step 0: require: expected an object, found 3"),
+            ({"steps": [{"op": "tamper", "action": "remove", "key": "z"}]}, 'step 0: key: expected a name of "keys", found "z"'),
+            ({"keys": {"a": {**key, "chunk_hash": "0"}}}, "chunk_hash: expected pairs of small hex digits"),
+            ({"buffers": {"A": {"size": -1}}}, "buffers: expected a size, at most 1073741824"),
+        )
+        for change, text in cases:
+            path = folder + "/file.json"
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({**good, **change}, file)
+            done = lmtrace("check-adapter", '{"type":"dram"}', "--scenarios", path, "--only", "[fx]*")
+            self.assertEqual(done.returncode, 0 if text == "ok x" else 1, done.stdout)
+            self.assertIn(text, done.stdout.splitlines()[0])
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("{")
+        done = lmtrace("check-adapter", '{"type":"dram"}', "--scenarios", path, "--only", "[fx]*")
+        self.assertRegex(done.stdout, "^not ok file.json: .*file.json: line 1")
 
 
 class Bench(unittest.TestCase):

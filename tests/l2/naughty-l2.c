@@ -3,6 +3,9 @@
 #include <lmtrace/lmt-plugin.h>
 
 #include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 typedef struct
 {
@@ -11,7 +14,8 @@ typedef struct
 
 static const LmtOption naughty_options[] = {
   LMT_OPTION (CHOICE, "how", NaughtyConfig, how, "good",
-              "good|late|twice|never|error|badcode|foreign|unsubmitted|short|toolong|past|wrongbytes|leak|forgets|strange",
+              "good|late|twice|never|error|badcode|foreign|unsubmitted|short|toolong|past|wrongbytes|leak|forgets|strange|"
+              "crash|abort|exit|hang|overrun|crashopen|hangclose",
               "What it does wrong"),
   LMT_OPTION_END,
 };
@@ -35,11 +39,20 @@ typedef struct
 
 #define IS(naughty, word) (strcmp ((naughty)->how, word) == 0)
 
+static void
+wait_for_ever (void)
+{
+  for (;;)
+    pause ();
+}
+
 static gpointer
 naughty_open (gconstpointer config, const char *type, const LmtL2Host *host, LmtL2Info *info, GError **error)
 {
   Naughty *naughty = g_new0 (Naughty, 1);
   naughty->host = host;
+  if (strcmp (((const NaughtyConfig *)config)->how, "crashopen") == 0)
+    raise (SIGSEGV);
   naughty->how = g_intern_string (((const NaughtyConfig *)config)->how);
   naughty->objects = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_bytes_unref);
   info->depth = DEPTH;
@@ -51,6 +64,8 @@ static void
 naughty_close (gpointer handle)
 {
   Naughty *naughty = handle;
+  if (IS (naughty, "hangclose"))
+    wait_for_ever ();
   if (IS (naughty, "leak"))
     (void)!open ("/dev/null", O_RDONLY | O_CLOEXEC);
   g_hash_table_unref (naughty->objects);
@@ -91,6 +106,16 @@ static void
 serve (Naughty *naughty, LmtL2Io *io)
 {
   GBytes *there = g_hash_table_lookup (naughty->objects, io->key->wire);
+  if (io->kind == LMT_L2_LOAD && IS (naughty, "crash"))
+    raise (SIGSEGV);
+  if (io->kind == LMT_L2_LOAD && IS (naughty, "abort"))
+    abort ();
+  if (io->kind == LMT_L2_LOAD && IS (naughty, "exit"))
+    exit (7);
+  if (io->kind == LMT_L2_LOAD && IS (naughty, "hang"))
+    wait_for_ever ();
+  if (io->kind == LMT_L2_LOAD && IS (naughty, "overrun"))
+    memset (io->buffer, 0, io->buffer_bytes + 8192);
   if (IS (naughty, "error"))
     io->code = LMT_L2_IO;
   else if (IS (naughty, "badcode"))
