@@ -44,9 +44,9 @@ typedef struct
   EventsKey key;
   gint64 size_bytes;
   gint64 token_offset;
-  const gint64 *token_ids; /* arena */
-  guint32 n_tokens;
-  guint32 tokens_valid; /* every one in 0 … 2^32-1; otherwise they are ignored */
+  const guint32 *token_ids; /* arena; NULL without tokens and where they aren't valid */
+  guint32 n_tokens;         /* as sent */
+  guint32 tokens_valid;     /* every one in 0 … 2^32-1; otherwise they are ignored */
 } EventsEntry;
 
 typedef struct
@@ -71,10 +71,11 @@ typedef struct
 /* Limits of B6; all options. Zero: no limit. */
 typedef struct
 {
-  guint32 max_entries; /* 1,000,000 a batch */
-  guint32 max_tokens;  /* 1,000,000 an entry */
-  guint32 max_string;  /* 1 MiB */
-  guint32 max_depth;   /* 32 */
+  guint32 max_entries;       /* 1,000,000 a batch */
+  guint32 max_tokens;        /* 1,000,000 an entry */
+  guint32 max_string;        /* 1 MiB */
+  guint32 max_depth;         /* 32 */
+  guint32 no_dropped_events; /* LMCache 0.5.6: `dropped_events` is no field, whatever it holds */
 } EventsLimits;
 extern const EventsLimits events_limits_default;
 
@@ -102,6 +103,10 @@ typedef struct
 } EventsProblems;
 void events_problems_init (EventsProblems *problems, guint max);
 void events_problems_clear (EventsProblems *problems);
+void events_problems_reset (EventsProblems *problems); /* empty again, memory kept; the readers below begin with it */
+/* A problem of one's own; all are copied but @type. @ctx: (nullable) */
+void events_problems_add (EventsProblems *problems, const char *type, const char *loc, const char *msg, const char *input,
+                          const char *ctx);
 /* `batches.0.seq: Input should be a valid integer, found "x"`: the first one, for people. (transfer full) */
 char *events_problems_describe (const EventsProblems *problems);
 
@@ -118,6 +123,7 @@ typedef enum
   EVENTS_BODY_OK = 0,
   EVENTS_BODY_INVALID, /* 422, @problems tells */
   EVENTS_BODY_BROKEN,  /* 400: not UTF-8, too deep */
+  EVENTS_BODY_TOO_BIG, /* 413: doesn't fit the arena's limit */
 } EventsBodyResult;
 
 /**
@@ -155,13 +161,27 @@ typedef struct
   gsize offset;
   guint32 seen_offset;
 } EventsField;
+/* @min, @max of an INT, and of a FLOAT, as the problem's `ctx` has them: 1, 0.0. Integers beyond gint64 count as its ends. */
 EventsBodyResult events_object_from_body (const char *body, gsize len, const EventsField *fields, guint n_fields, gpointer values,
                                           EventsArena *arena, EventsProblems *problems);
-/* One array of keys or integers out of a RAW member; @name for loc. */
+/* A body whose content type isn't JSON: it isn't read, the 422 shows it as a string. */
+void events_body_is_no_json (const char *body, gsize len, EventsProblems *problems);
+/* One array of keys or integers out of a RAW member; @name for loc. Problems are added to those there are; @raw without data: no
+ * elements. Limits: max_entries keys, max_tokens integers. Keys are converted and checked. */
 gboolean events_keys_from_raw (LmtSpan raw, const char *name, const EventsLimits *limits, EventsArena *arena, EventsKey **keys,
                                guint32 *n, EventsProblems *problems);
 gboolean events_ints_from_raw (LmtSpan raw, const char *name, const EventsLimits *limits, EventsArena *arena, gint64 **ints,
                                guint32 *n, EventsProblems *problems);
+/* An object of strings out of a RAW member (a registration's `metadata`); the last of equal names counts. */
+typedef struct
+{
+  LmtSpan name;
+  LmtSpan value;
+} EventsPair;
+gboolean events_pairs_from_raw (LmtSpan raw, const char *name, const EventsLimits *limits, EventsArena *arena, EventsPair **pairs,
+                                guint32 *n, EventsProblems *problems);
+LmtSpan events_span_trim (LmtSpan text);       /* without Unicode white space around */
+char *events_key_fault (const EventsKey *key); /* (nullable) (transfer full): why LMCache can't convert it: `Value error, …` */
 
 /* The rules of 2.1 for one value, used by all of the above; FALSE: @type (static) and @msg (static). */
 gboolean events_take_int (const EventsScalar *value, gint64 *out, gboolean *huge, const char **type, const char **msg);

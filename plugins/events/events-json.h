@@ -54,13 +54,19 @@ typedef struct
   const char *pos;
   const char *end;
   const char *start;
-  EventsArena *arena;
+  const char *last;   /* where the value read last begins */
+  EventsArena *arena; /* NULL: strings with escapes stay as they are written */
   guint32 depth;
   guint32 max_depth; /* 32 (B6) */
-  guint32 too_deep;  /* set: the text is nested deeper: answered 400, not 422 */
+  guint32 too_deep;  /* set: the text is nested deeper, or an integer has over 4,300 digits: answered 400, not 422 */
+  guint32 fresh;     /* the innermost container was just opened */
+  guint32 words;     /* NaN or Infinity was read: the text is no JSON for others */
+  guint32 no_memory; /* set: the arena is at its limit: 413 */
   const char *fault; /* static text of what was expected; place is pos - start */
   guint64 stack[2];  /* open containers, a bit each */
 } EventsJson;
+
+gboolean events_utf8_valid (const char *text, gsize len); /* NUL is a character like others */
 
 void events_json_init (EventsJson *json, const char *text, gsize len, EventsArena *arena, guint32 max_depth);
 /* Next value: a scalar whole, of a container the head. EVENTS_ERROR: fault and pos tell. */
@@ -69,7 +75,7 @@ EventsType events_json_next (EventsJson *json, EventsScalar *value);
 gboolean events_json_member (EventsJson *json, EventsScalar *name);
 /* Inside an array: is there another element? FALSE at its end or on an error. */
 gboolean events_json_element (EventsJson *json);
-/* Steps over the value whose head was read last. @source: (out) (nullable): its text. */
+/* Steps over the value whose head was read last. @source: (out) (nullable): its text, as it was written. */
 gboolean events_json_skip (EventsJson *json, const EventsScalar *head, LmtSpan *source);
 gboolean events_json_at_end (EventsJson *json); /* only white space is left */
 

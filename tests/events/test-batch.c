@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Batches: every probe of golden scalar_leniency.json in both forms, every recorded case, limits, memory, repeated members. */
+#include "events-batch.h"
+
+#include <lmtrace/lmtrace.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- JSON and msgpack of the same value ---- */
+
+static void
+pack_uint (GByteArray *out, guint8 head, guint64 value, guint bytes)
+{
+  g_byte_array_append (out, &head, 1);
+  for (guint i = bytes; i-- > 0;)
+    g_byte_array_append (out, &(guint8){ (guint8)(value >> (8 * i)) }, 1);
+}
+
+static void
+pack_text (GByteArray *out, const char *text, gsize len)
+{
+  pack_uint (out, 0xDB, len, 4);
+  g_byte_array_append (out, (const guint8 *)text, (guint)len);
+}
+
+/* FALSE: msgpack can't hold it. */
+static gboolean
+pack_json (GByteArray *out, const LmtJson *json)
+{
+  double real;
+  guint64 bits;
+
+  switch (lmt_json_get_type (json))
+    {
+    case LMT_JSON_NULL:
+      pack_uint (out, 0xC0, 0, 0);
+      return TRUE;
+    case LMT_JSON_BOOL:
+      pack_uint (out, lmt_json_get_bool (json) ? 0xC3 : 0xC2, 0, 0);
+      return TRUE;
+    case LMT_JSON_INT:
+      pack_uint (out, 0xD3, (guint64)lmt_json_get_int (json), 8);
+      return TRUE;
+    case LMT_JSON_UINT:
+      pack_uint (out, 0xCF, lmt_json_get_uint (json), 8);
+      return TRUE;
+    case LMT_JSON_DOUBLE:
+      real = lmt_json_get_double (json);
+      memcpy (&bits, &real, sizeof bits);
+      pack_uint (out, 0xCB, bits, 8);
+      return TRUE;
+    case LMT_JSON_STRING:
+      pack_text (out, lmt_json_get_string (json), lmt_json_get_string_len (json));
+      return TRUE;
+    case LMT_JSON_ARRAY:
+      pack_uint (out, 0xDD, lmt_json_get_length (json), 4);
+      for (guint i = 0; i < lmt_json_get_length (json); i++)
+        if (!pack_json (out, lmt_json_get_element (json, i)))
+          return FALSE;
+      return TRUE;
+    default:
+      pack_uint (out, 0xDF, lmt_json_get_length (json), 4);
+      for (guint i = 0; i < lmt_json_get_length (json); i++)
+        {
+          const char *const name = lmt_json_get_member_name (json, i);
+          pack_text (out, name, strlen (name));
+          if (!pack_json (out, lmt_json_get_member_value (json, i)))
+            return FALSE;
+        }
+      return TRUE;
+    }
+}
+
+static LmtJson *
+load_json (const char *name)
+{
+  g_autofree char *path = g_build_filename (g_getenv ("LMT_TEST_DATA"), "events", name, NULL);
+  g_autofree char *text = NULL;
+  g_autoptr (GError) error = NULL;
+  LmtJson *json;
+  gsize len;
+
+  g_file_get_contents (path, &text, &len, &error);
+  g_assert_no_error (error);
+  json = lmt_json_parse (text, (gssize)len, &error);
+  g_assert_no_error (error);
+  return json;
+}
+
+static const char *
+text_of (const LmtJson *object, const char *name)
+{
+  const LmtJson *const member = lmt_json_get_member (object, name);
+
+  return member != NULL ? lmt_json_get_string (member) : NULL;
+}
+
+static const EventsProblem *
+first_problem (const EventsProblems *problems)
+{
+  g_assert_cmpuint (problems->items->len, >, 0);
+  return &g_array_index (problems->items, EventsProblem, 0);
+}
+
+/* ---- the leniency table ---- */
+
+/* A good batch, with @value as @level's @field. */
+static char *
+batch_text (const char *level, const char *field, const char *value)
+{
+  static const char *const batch[] = { "instance_id", "\"i\"", "incarnation", "1",       "seq",      "1", "event_type",
+                                       "\"store\"",   "tier",  "\"l1\"",      "backend", "\"dram\"", NULL };
+  static const char *const key[] = { "chunk_hash_hex", "\"00ff\"", "model_name", "\"m\"", "kv_rank", "1", NULL };
+  GString *const out = g_string_new ("{");
+
+  for (guint i = 0; batch[i] != NULL; i += 2)
+    if (!(g_str_equal (level, "batch") && g_str_equal (batch[i], field)))
+      g_string_append_printf (out, "\"%s\":%s,", batch[i], batch[i + 1]);
+  if (g_str_equal (level, "batch"))
+    g_string_append_printf (out, "\"%s\":%s,", field, value);
+  g_string_append (out, "\"entries\":[{\"key\":{");
+  for (guint i = 0; key[i] != NULL; i += 2)
+    if (!(g_str_equal (level, "key") && g_str_equal (key[i], field)))
+      g_string_append_printf (out, "\"%s\":%s,", key[i], key[i + 1]);
+  if (g_str_equal (level, "key"))
+    g_string_append_printf (out, "\"%s\":%s,", field, value);
+  g_string_truncate (out, out->len - 1);
+  g_string_append_c (out, '}');
+  if (g_str_equal (level, "entry"))
+    g_string_append_printf (out, ",\"%s\":%s", field, value);
+  g_string_append (out, "}]}");
+  return g_string_free (out, FALSE);
+}
+
+static void
+assert_int (gint64 found, guint32 huge, const char *taken)
+{
+  g_autofree char *text = g_strdup_printf ("%" G_GINT64_FORMAT, found);
+
+  if (found == G_MAXINT64 && huge)
+    g_assert_true (strlen (taken) > 19 || (strlen (taken) == 19 && strcmp (taken, "9223372036854775807") > 0));
+  else
+    g_assert_cmpstr (text, ==, taken);
+}
+
+static void
+assert_text (LmtSpan found, const char *taken)
+{
+  g_autoptr (LmtJson) json = lmt_json_parse (taken, -1, NULL);
+
+  g_assert_cmpmem (found.data, found.len, lmt_json_get_string (json), lmt_json_get_string_len (json));
+}
+
+static void
+assert_taken (const EventsBatch *batch, const char *level, const char *field, const char *taken)
+{
+  const EventsEntry *const entry = batch->entries;
+  const struct
+  {
+    const char *name;
+    gint64 value;
+  } ints[] = { { "seq", batch->seq },
+               { "incarnation", batch->incarnation },
+               { "capacity_bytes", batch->capacity_bytes },
+               { "capacity_revision", batch->capacity_revision },
+               { "size_bytes", entry->size_bytes },
+               { "token_offset", entry->token_offset },
+               { "kv_rank", entry->key.kv_rank },
+               { "object_group_id", entry->key.group } };
+  const struct
+  {
+    const char *name;
+    LmtSpan value;
+  } texts[] = { { "instance_id", batch->instance },
+                { "backend", batch->backend },
+                { "model_name", entry->key.model },
+                { "cache_salt", entry->key.salt },
+                { "chunk_hash_hex", entry->key.hash_text } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (ints); i++)
+    if (g_str_equal (field, ints[i].name))
+      {
+        assert_int (ints[i].value, batch->huge, taken);
+        return;
+      }
+  for (guint i = 0; i < G_N_ELEMENTS (texts); i++)
+    if (g_str_equal (field, texts[i].name))
+      {
+        assert_text (texts[i].value, taken);
+        return;
+      }
+  if (g_str_equal (field, "ts") && g_str_equal (taken, "NaN"))
+    g_assert_true (isnan (batch->ts));
+  else if (g_str_equal (field, "ts"))
+    g_assert_cmpfloat (batch->ts, ==, g_str_equal (taken, "Infinity") ? HUGE_VAL : g_ascii_strtod (taken, NULL));
+  else if (g_str_equal (field, "shared"))
+    g_assert_cmpstr (batch->shared ? "true" : "false", ==, taken);
+  else if (g_str_equal (field, "event_type"))
+    assert_text ((LmtSpan){ (const guint8 *)events_kind_words[batch->kind], strlen (events_kind_words[batch->kind]) }, taken);
+  else if (g_str_equal (field, "tier"))
+    assert_text ((LmtSpan){ (const guint8 *)events_tier_words[batch->tier], strlen (events_tier_words[batch->tier]) }, taken);
+  else
+    {
+      g_autoptr (LmtJson) list = lmt_json_parse (taken, -1, NULL);
+      g_assert_cmpstr (level, ==, "entry");
+      g_assert_cmpstr (field, ==, "token_ids");
+      g_assert_cmpuint (entry->n_tokens, ==, lmt_json_get_length (list));
+      for (guint i = 0; i < entry->n_tokens && entry->tokens_valid; i++)
+        g_assert_cmpint (entry->token_ids[i], ==, lmt_json_get_int (lmt_json_get_element (list, i)));
+      for (guint i = 0; i < entry->n_tokens && !entry->tokens_valid; i++)
+        {
+          const LmtJson *const id = lmt_json_get_element (list, i);
+          g_assert_true (lmt_json_get_double (id) < 0 || lmt_json_get_double (id) > G_MAXUINT32);
+        }
+    }
+}
+
+/* Numbers beyond 64 bits are in no trace. */
+static gboolean
+fits_msgpack (const char *sent)
+{
+  const char *digits = sent;
+  gsize longest = 0, run = 0;
+
+  for (; *digits != '\0'; digits++)
+    {
+      run = g_ascii_isdigit (*digits) ? run + 1 : 0;
+      longest = MAX (longest, run);
+    }
+  return sent[0] == '"' || longest < 20;
+}
+
+static void
+check_probe (const LmtJson *probe, EventsArena *arena, EventsProblems *problems, guint *n_packed)
+{
+  const char *const level = text_of (probe, "level"), *const field = text_of (probe, "field");
+  const char *const sent = text_of (probe, "sent_json"), *const taken = text_of (probe, "taken_as_json");
+  const char *const refused = text_of (probe, "refused");
+  g_autofree char *batch_json = batch_text (level, field, sent);
+  g_autofree char *body = g_strdup_printf ("{\"batches\":[%s]}", batch_json);
+  EventsBatch *batches, batch;
+  guint32 n;
+
+  g_test_message ("%s %s %.60s", level, field, sent);
+  events_arena_reset (arena);
+  const EventsBodyResult result = events_batches_from_body (body, strlen (body), NULL, arena, &batches, &n, problems);
+  g_assert_cmpint (result, ==, refused != NULL ? EVENTS_BODY_INVALID : EVENTS_BODY_OK);
+  if (refused != NULL)
+    g_assert_cmpstr (first_problem (problems)->type, ==, refused);
+  else
+    {
+      g_assert_cmpuint (n, ==, 1);
+      assert_taken (batches, level, field, taken);
+    }
+
+  if (!fits_msgpack (sent))
+    return;
+  g_autoptr (LmtJson) json = lmt_json_parse (batch_json, -1, NULL);
+  g_autoptr (GByteArray) packed = g_byte_array_new ();
+  g_assert_nonnull (json);
+  g_assert_true (pack_json (packed, json));
+  events_arena_reset (arena);
+  const gboolean good = events_batch_from_args ((LmtSpan){ packed->data, packed->len }, NULL, arena, &batch, problems);
+  g_assert_cmpint (good, ==, refused == NULL);
+  if (refused != NULL)
+    g_assert_cmpstr (first_problem (problems)->type, ==, refused);
+  else
+    assert_taken (&batch, level, field, taken);
+  ++*n_packed;
+}
+
+static void
+test_leniency (void)
+{
+  g_autoptr (LmtJson) golden = load_json ("scalar_leniency.json");
+  const LmtJson *const probes = lmt_json_get_member (golden, "request_fields");
+  EventsArena *const arena = events_arena_new (0);
+  EventsProblems problems;
+  guint n_packed = 0;
+
+  events_problems_init (&problems, 100);
+  g_assert_cmpuint (lmt_json_get_length (probes), ==, 377);
+  for (guint i = 0; i < lmt_json_get_length (probes); i++)
+    check_probe (lmt_json_get_element (probes, i), arena, &problems, &n_packed);
+  g_assert_cmpuint (n_packed, >, 340);
+  events_problems_clear (&problems);
+  events_arena_free (arena);
+}
+
+/* What a coordinator answers, read as LMCache's client reads it. */
+static void
+test_replies (void)
+{
+  typedef struct
+  {
+    gint64 applied, duplicates, stale;
+  } Reply;
+  static const EventsField fields[] = {
+    { .name = "applied", .want = EVENTS_WANT_INT, .offset = offsetof (Reply, applied), .seen_offset = G_MAXUINT32 },
+    { .name = "duplicates", .want = EVENTS_WANT_INT, .offset = offsetof (Reply, duplicates), .seen_offset = G_MAXUINT32 },
+    { .name = "stale", .want = EVENTS_WANT_INT, .offset = offsetof (Reply, stale), .seen_offset = G_MAXUINT32 },
+  };
+  g_autoptr (LmtJson) golden = load_json ("scalar_leniency.json");
+  const LmtJson *const replies = lmt_json_get_member (golden, "events_replies");
+  EventsArena *const arena = events_arena_new (0);
+  EventsProblems problems;
+
+  events_problems_init (&problems, 100);
+  for (guint i = 0; i < lmt_json_get_length (replies); i++)
+    {
+      const LmtJson *const probe = lmt_json_get_element (replies, i);
+      const char *const text = text_of (probe, "reply_json"), *const refused = text_of (probe, "refused");
+      Reply reply = { 0 };
+
+      g_test_message ("%s", text);
+      const EventsBodyResult result
+          = events_object_from_body (text, strlen (text), fields, G_N_ELEMENTS (fields), &reply, arena, &problems);
+      g_assert_cmpint (result, ==, refused != NULL ? EVENTS_BODY_INVALID : EVENTS_BODY_OK);
+      if (refused != NULL)
+        {
+          /* A client's model says `model_type` where a body's says `model_attributes_type`. */
+          if (!g_str_equal (refused, "model_type"))
+            g_assert_cmpstr (first_problem (&problems)->type, ==, refused);
+          continue;
+        }
+      const LmtJson *const read_as = lmt_json_get_member (probe, "read_as");
+      g_assert_cmpint (reply.applied, ==, lmt_json_get_int (lmt_json_get_member (read_as, "applied")));
+      g_assert_cmpint (reply.duplicates, ==, lmt_json_get_int (lmt_json_get_member (read_as, "duplicates")));
+      g_assert_cmpint (reply.stale, ==, lmt_json_get_int (lmt_json_get_member (read_as, "stale")));
+    }
+  events_problems_clear (&problems);
+  events_arena_free (arena);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/events/batch/leniency", test_leniency);
+  g_test_add_func ("/events/batch/replies", test_replies);
+  return g_test_run ();
+}
