@@ -34,7 +34,12 @@ typedef struct
 EventsViews *events_views_new (const EventsViewsConfig *config);
 void events_views_free (EventsViews *views);
 void events_views_reset (EventsViews *views);
-EventsGate *events_views_get_gate (EventsViews *views);
+EventsGate *events_views_get_gate (EventsViews *views); /* its functions are the views' own: see below */
+
+/* @fenced: after an instance's L1 placements went, @dropped of them, @kept of which usage still counts (D11: worth a warning).
+ * Both may be NULL; they must not call back. */
+typedef void (*EventsFencedFunc) (LmtSpan instance, guint64 dropped, guint64 kept, gpointer user_data);
+void events_views_set_funcs (EventsViews *views, EventsFencedFunc fenced, EventsGapFunc gap, gpointer user_data);
 
 /**
  * events_views_ingest: the gate and, if it lets them pass, the consumers in their order (usage, directory, configuration,
@@ -66,6 +71,7 @@ typedef struct
   gint64 bytes[EVENTS_N_TIERS];
   guint64 num_contents, num_chunks, num_claims, num_namespaces, table_size; /* blend */
   guint64 num_bindings;
+  guint64 usage_only; /* shared L1 placements a fence took from the directory but not from usage (D11): worth a warning */
 } EventsStats;
 void events_views_stats (EventsViews *views, EventsStats *stats); /* constant time */
 /* `l1_keys_by_instance`, in the order the ids were first seen. */
@@ -122,7 +128,10 @@ void events_views_usage_instances (EventsViews *views, void (*func) (LmtSpan ins
 gint64 events_views_salts (EventsViews *views, EventsTier tier, void (*func) (LmtSpan salt, gint64 bytes, gpointer data),
                            gpointer data);
 
+gint64 events_views_salt_bytes (EventsViews *views, EventsTier tier, LmtSpan salt);
+
 /* ---- quotas, pins (9.5, 10) ---- */
+/* Limits are whole bytes, as at the reference: what is read may be a little below what was set. */
 gboolean events_views_get_quota (EventsViews *views, LmtSpan salt, double *limit_gb);
 void events_views_set_quota (EventsViews *views, LmtSpan salt, double limit_gb);
 gboolean events_views_remove_quota (EventsViews *views, LmtSpan salt);
