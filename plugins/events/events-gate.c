@@ -12,6 +12,7 @@ struct _EventsGate
   EventsFenceFunc fence;
   EventsGapFunc gap;
   gpointer user_data;
+  EventsLosses losses;
 };
 
 EventsGate *
@@ -111,7 +112,10 @@ count_losses (EventsGate *gate, EventsStream *stream, const EventsBatch *batch, 
   if (batch->seq - 1 > stream->last_seq)
     {
       if (!midway)
-        stream->missing += (guint64)(batch->seq - 1 - stream->last_seq);
+        {
+          stream->missing += (guint64)(batch->seq - 1 - stream->last_seq);
+          gate->losses.missing += (guint64)(batch->seq - 1 - stream->last_seq);
+        }
       if (old || !midway)
         stream->gap = TRUE;
       if (gate->gap != NULL)
@@ -123,6 +127,7 @@ count_losses (EventsGate *gate, EventsStream *stream, const EventsBatch *batch, 
   if (batch->dropped_events > before)
     {
       stream->dropped += (guint64)(batch->dropped_events - before);
+      gate->losses.dropped += (guint64)(batch->dropped_events - before);
       stream->gap = TRUE;
     }
   stream->last_dropped = MAX (before, batch->dropped_events);
@@ -157,6 +162,7 @@ events_gate_admit (EventsGate *gate, const EventsBatch *batch, gint64 now_ns)
   count_losses (gate, stream, batch, midway);
   stream->last_seq = batch->seq;
   stream->last_event_ns = now_ns;
+  stream->last_ts = batch->ts;
   return EVENTS_APPLIED;
 }
 
@@ -191,6 +197,12 @@ events_gate_restore (EventsGate *gate, const EventsStream *stream)
 
   *mine = *stream;
   mine->instance = name;
+}
+
+EventsLosses
+events_gate_losses (EventsGate *gate)
+{
+  return gate->losses;
 }
 
 const EventsStream *

@@ -40,6 +40,7 @@ typedef struct
   gint64 last_dropped;  /* -1: not known */
   guint64 verdicts[3];  /* of all batches so far */
   gint64 last_event_ns; /* of the caller's clock; 0: none */
+  double last_ts;       /* of the last batch that was applied, Unix seconds as its server had them; 0: not known */
   gint64 departed_incarnation;
 } EventsStream;
 
@@ -54,6 +55,13 @@ void events_gate_set_funcs (EventsGate *gate, EventsFenceFunc fence, EventsGapFu
 EventsVerdict events_gate_admit (EventsGate *gate, const EventsBatch *batch, gint64 now_ns);
 /* What admit would say; changes nothing. */
 EventsVerdict events_gate_peek (EventsGate *gate, const EventsBatch *batch);
+/* Of all streams since the gate was made: those of a stream begin anew with each incarnation, these never go back. */
+typedef struct
+{
+  guint64 missing;
+  guint64 dropped;
+} EventsLosses;
+EventsLosses events_gate_losses (EventsGate *gate);
 /* Streams held, departed ones too. */
 guint32 events_gate_n_streams (EventsGate *gate);
 /* Forgets the stream that departed first and has no cursor: FALSE if there is none. Makes room when @n_streams reaches a limit.
