@@ -390,12 +390,7 @@ drop_content (EventsViews *views, guint32 chunk)
 static gboolean
 same_tokens (const EventsContent *content, const EventsEntry *entry)
 {
-  if (content->n != entry->n_tokens)
-    return FALSE;
-  for (guint32 i = 0; i < content->n; i++)
-    if (content->tokens[i] != (guint32)entry->token_ids[i])
-      return FALSE;
-  return TRUE;
+  return content->n == entry->n_tokens && memcmp (content->tokens, entry->token_ids, content->n * sizeof (guint32)) == 0;
 }
 
 void
@@ -411,8 +406,7 @@ events_tokens_set (EventsViews *views, guint32 key, const EventsEntry *entry)
   if (fresh)
     {
       content = take_content (views, chunk, entry->n_tokens);
-      for (guint32 i = 0; i < entry->n_tokens; i++)
-        content->tokens[i] = (guint32)entry->token_ids[i];
+      memcpy (content->tokens, entry->token_ids, content->n * sizeof (guint32));
     }
   content->offset = entry->token_offset;
   if (views->blend == NULL)
@@ -428,8 +422,7 @@ events_tokens_restore (EventsViews *views, guint32 chunk, const guint32 *tokens,
 {
   EventsContent *content = take_content (views, chunk, n);
 
-  for (guint32 i = 0; i < n; i++)
-    content->tokens[i] = tokens[i];
+  memcpy (content->tokens, tokens, n * sizeof (guint32));
   content->offset = offset;
   claim_all (views, chunk);
 }
