@@ -261,11 +261,6 @@ json_escape (EventsJson *json, const char *p, EventsScalar *value, char out[4], 
   static const char to[] = "\"\\/\b\f\n\r\t";
   guint32 unit, low;
 
-  if (p + 1 >= json->end)
-    {
-      json_fail (json, value, p, "Unterminated string");
-      return NULL;
-    }
   if (p[1] != 'u')
     {
       const char *const hit = p[1] != '\0' ? strchr (from, p[1]) : NULL;
@@ -278,7 +273,8 @@ json_escape (EventsJson *json, const char *p, EventsScalar *value, char out[4], 
       *n = 1;
       return p + 2;
     }
-  if (!json_hex4 (p + 2, json->end, &unit))
+  /* A string that ends with the text is told as a broken escape, as LMCache's reader does. */
+  if (json->end - p < 7 || !json_hex4 (p + 2, json->end, &unit))
     {
       json_fail (json, value, p + 1, "Invalid \\uXXXX escape");
       return NULL;
@@ -322,7 +318,7 @@ json_string_slow (EventsJson *json, EventsScalar *value, const char *start, cons
     {
       char bytes[4];
       guint n = 0;
-      if (p >= json->end)
+      if (p >= json->end || (*p == '\\' && p + 1 == json->end))
         return json_fail (json, value, start - 1, "Unterminated string starting at");
       if (*p == '"')
         break;
