@@ -4,3 +4,4 @@
 /* For programs that link liblmtrace-1: everything a plugin sees, and what reads and writes files. */
 #include "lmt-plugin.h"
 #include "lmt-reader.h"
+#include "lmt-recorder.h"

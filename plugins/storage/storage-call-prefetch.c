@@ -41,8 +41,11 @@ read_row (SmDecoder *d, LmtCursor *cursor, guint32 index, LmtFault *fault)
   GROW (d->rows, d->max_rows, d->n_rows + 1);
   GROW (d->row_first, d->max_row_first, d->n_rows + 1);
   d->row_first[d->n_rows] = list.first;
-  d->rows[d->n_rows++]
-      = (SmRow){ .n = list.n, .group = grouped.group, .window = grouped.window, .object_bytes = grouped.layout.bytes };
+  d->rows[d->n_rows++] = (SmRow){ .n = list.n,
+                                  .group = grouped.group,
+                                  .window = grouped.window,
+                                  .object_bytes = grouped.layout.bytes,
+                                  .layout = grouped.layout.value };
   sm_note_keys (d, &list);
   return TRUE;
 }
@@ -104,6 +107,8 @@ decode_task_spec (SmDecoder *d, LmtSpan payload, SmCall *call, LmtFault *fault)
     call->look_l1 = tags_allow_l1 (spec.l1_tags);
   if (spec.l2_tags.len > 0 && tags_are_empty (spec.l2_tags))
     call->allow_l2 = FALSE;
+  call->l1_tags = spec.l1_tags;
+  call->l2_tags = spec.l2_tags;
   d->notes.tag_filters += spec.l1_tags.len > 0 || spec.l2_tags.len > 0;
   d->shapes |= spec.has_tags ? SM_SHAPE_T2 : SM_SHAPE_T1;
   return TRUE;
@@ -121,6 +126,7 @@ typedef struct
   gint64 readers;
   gboolean by_group; /* layouts by the group of the key: d->layouts; else @bytes for all */
   guint64 bytes;
+  LmtSpan layout;
 } FlatRequest;
 
 static int
@@ -266,12 +272,17 @@ make_one_row (SmDecoder *d, const FlatRequest *request, LmtFault *fault)
   guint32 n = request->list.n;
   LmtKey **keys = d->reader.keys + request->list.first;
   guint64 bytes = request->bytes;
+  LmtSpan layout_value = request->layout;
   gboolean per_group = request->by_group || request->trim == SM_TRIM_SPARSE, groups_differ = FALSE;
   if (per_group)
     {
       const GroupLayout *layout = d->n_layouts > 0 && request->by_group ? &d->layouts[0] : NULL;
       if (n == 0 && layout != NULL)
         bytes = layout->bytes;
+      if (request->by_group && n > 0 && find_layout (d, keys[0]->fields.group) != NULL)
+        layout_value = find_layout (d, keys[0]->fields.group)->value;
+      else if (layout != NULL)
+        layout_value = layout->value;
       GROW (d->cell_bytes, d->max_cell_bytes, n);
       for (guint32 i = 0; i < n; i++)
         {
@@ -292,7 +303,8 @@ make_one_row (SmDecoder *d, const FlatRequest *request, LmtFault *fault)
                         .object_bytes = bytes,
                         .window = -1,
                         .n = n,
-                        .group = n > 0 ? keys[0]->fields.group : 0 };
+                        .group = n > 0 ? keys[0]->fields.group : 0,
+                        .layout = layout_value };
   d->n_rows = 1;
   for (guint32 i = 0; i < n; i++)
     d->flat[i] = i;
@@ -321,7 +333,8 @@ make_grid (SmDecoder *d, const FlatRequest *request, guint32 n_rows)
                             .object_bytes = request->by_group ? find_layout (d, group)->bytes : request->bytes,
                             .window = d->windows[group],
                             .n = columns,
-                            .group = group };
+                            .group = group,
+                            .layout = request->by_group ? find_layout (d, group)->value : request->layout };
     }
   d->n_rows = n_rows;
 }
@@ -377,7 +390,7 @@ decode_request_spec (SmDecoder *d, LmtSpan payload, SmCall *call, LmtFault *faul
   else
     {
       GROW (d->layouts, d->max_layouts, 1);
-      d->layouts[0] = (GroupLayout){ .group = 0, .bytes = spec.layout.bytes };
+      d->layouts[0] = (GroupLayout){ .group = 0, .bytes = spec.layout.bytes, .value = spec.layout.value };
       d->n_layouts = 1;
     }
   request.by_group = TRUE;
@@ -409,6 +422,7 @@ decode_flat_arguments (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolea
       || !sm_argument_layout (d, found, &layout, fault))
     return FALSE;
   request.bytes = layout.bytes;
+  request.layout = layout.value;
   if (found[ARG_EXTRA].data != NULL)
     {
       if (!sm_argument_int (found, ARG_EXTRA, &request.readers, fault))
@@ -513,6 +527,7 @@ sm_decode_prefetch (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolean *
     return FALSE;
   if (skip_l2)
     call->allow_l2 = FALSE;
+  call->request_id = d->request_id;
   call->rows = d->rows;
   call->n_rows = d->n_rows;
   return TRUE;

@@ -236,6 +236,7 @@ decode_listed (SmDecoder *d, const LmtSpan *found, SmCall *call, gboolean *missi
       if (found[ARG_MODE].data != NULL && !read_write_mode (found, &call->write_mode, fault))
         return FALSE;
       call->object_bytes = layout.bytes;
+      call->layout = layout.value;
       d->shapes |= found[ARG_MODE].data != NULL ? SM_SHAPE_RESERVE_MODE : SM_SHAPE_RESERVE_BARE;
     }
   else if (call->op == SM_OP_FINISH_READ && !read_locks (d, found, call, fault))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage-codecs.h"
 
+#include "storage-encode.h"
 #include "storage-keys.h"
 
 /* The complete list, aliases included: storage-manager.md 1. Sub-byte types count one byte per element. Sorted for bsearch(). */
@@ -311,11 +312,12 @@ sm_read_tagged_layout (LmtSpan value, SmLayout *layout, SmKeyReader *reader, con
   LmtCursor payload;
   if (reader != NULL && reader->layout_len == value.len && value.len > 0 && memcmp (reader->layout, value.data, value.len) == 0)
     {
-      *layout = (SmLayout){ reader->layout_bytes, reader->layout_tensors, 0 };
+      *layout = (SmLayout){ reader->layout_bytes, reader->layout_tensors, 0, value };
       return TRUE;
     }
   if (!sm_open_tag (value, "MemoryLayoutDesc", &payload, other, fault) || !sm_read_layout (&payload, layout, fault))
     return FALSE;
+  layout->value = value;
   if (reader != NULL && value.len <= sizeof reader->layout)
     {
       memcpy (reader->layout, value.data, value.len);
@@ -712,22 +714,37 @@ CODEC (codec_size, SmSequence, read_size (payload, value, fault))
 CODEC (codec_dtype, SmDtype, read_dtype (payload, value, fault))
 
 static const LmtCodecOps codecs[] = {
-  { sizeof (LmtCodecOps), sizeof (SmObjectKey), "ObjectKey", "Key of an object: hash, model, rank, group, salt", codec_key },
-  { sizeof (LmtCodecOps), sizeof (SmLayout), "MemoryLayoutDesc", "Shapes and dtypes of an object's tensors", codec_layout },
-  { sizeof (LmtCodecOps), sizeof (SmGroupedKeys), "GroupedObjectKeys", "One row of a prefetch", codec_grouped },
-  { sizeof (LmtCodecOps), sizeof (SmTaskSpec), "PrefetchTaskSpec", "Prefetch request, 0.5.6 and later", codec_task },
-  { sizeof (LmtCodecOps), sizeof (SmWord), "PrefetchLockMode", "LOCK or NO_LOCK", codec_lock },
-  { sizeof (LmtCodecOps), sizeof (SmTags), "MemoryTags", "Segment and residency of a memory", codec_tags },
-  { sizeof (LmtCodecOps), sizeof (SmRequestSpec), "PrefetchRequestSpec", "Prefetch request, 0.5.3 to 0.5.5", codec_request },
-  { sizeof (LmtCodecOps), sizeof (SmAttn), "AttnWindowDesc", "Windows of the object groups", codec_attn },
-  { sizeof (LmtCodecOps), sizeof (SmWord), "TrimPolicy", "PREFIX, SEGMENTED_PREFIX or SPARSE", codec_trim },
-  { sizeof (LmtCodecOps), sizeof (SmWord), "PrefetchMode", "LOOKUP or WARM", codec_mode },
-  { sizeof (LmtCodecOps), sizeof (SmHandle), "PrefetchHandle", "Handle of a submitted prefetch", codec_handle },
-  { sizeof (LmtCodecOps), sizeof (SmSequence), "tuple", "Array of values", codec_sequence },
-  { sizeof (LmtCodecOps), sizeof (SmSequence), "set", "Array of distinct values", codec_sequence },
-  { sizeof (LmtCodecOps), sizeof (SmSequence), "torch.Size", "Array of integers", codec_size },
-  { sizeof (LmtCodecOps), sizeof (SmDtype), "torch.dtype", "Name of an element type", codec_dtype },
+  { sizeof (LmtCodecOps), sizeof (SmObjectKey), "ObjectKey", "Key of an object: hash, model, rank, group, salt", codec_key,
+    sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmLayout), "MemoryLayoutDesc", "Shapes and dtypes of an object's tensors", codec_layout,
+    sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmGroupedKeys), "GroupedObjectKeys", "One row of a prefetch", codec_grouped,
+    sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmTaskSpec), "PrefetchTaskSpec", "Prefetch request, 0.5.6 and later", codec_task,
+    sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmWord), "PrefetchLockMode", "LOCK or NO_LOCK", codec_lock, sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmTags), "MemoryTags", "Segment and residency of a memory", codec_tags, sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmRequestSpec), "PrefetchRequestSpec", "Prefetch request, 0.5.3 to 0.5.5", codec_request,
+    sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmAttn), "AttnWindowDesc", "Windows of the object groups", codec_attn, sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmWord), "TrimPolicy", "PREFIX, SEGMENTED_PREFIX or SPARSE", codec_trim, sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmWord), "PrefetchMode", "LOOKUP or WARM", codec_mode, sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmHandle), "PrefetchHandle", "Handle of a submitted prefetch", codec_handle,
+    sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmSequence), "tuple", "Array of values", codec_sequence, sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmSequence), "set", "Array of distinct values", codec_sequence, sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmSequence), "torch.Size", "Array of integers", codec_size, sm_encode_payload },
+  { sizeof (LmtCodecOps), sizeof (SmDtype), "torch.dtype", "Name of an element type", codec_dtype, sm_encode_payload },
 };
+
+const LmtCodecOps *
+sm_find_codec (LmtSpan tag)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (codecs); i++)
+    if (lmt_span_equal_str (tag, codecs[i].tag, strlen (codecs[i].tag)))
+      return &codecs[i];
+  return NULL;
+}
 
 gboolean
 sm_tag_is_known (LmtSpan tag)

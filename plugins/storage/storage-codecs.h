@@ -74,12 +74,14 @@ typedef struct
   guint32 has_salt;
 } SmObjectKey;
 
-/* `MemoryLayoutDesc`. @bytes: of one object, not rounded up. */
+/* `MemoryLayoutDesc`. @bytes: of one object, not rounded up. @value: wrapper and all, as it stands in the record; empty where a
+ * payload alone was read. */
 typedef struct
 {
   guint64 bytes;
   guint32 n_tensors;
   guint32 reserved;
+  LmtSpan value;
 } SmLayout;
 
 /* `AttnWindowDesc`: W1 (array) and W2 (map). @windows: the array, checked: every one is -1 or >= 1. */
@@ -211,6 +213,7 @@ gboolean sm_fault_type (LmtFault *fault, const LmtCursor *cursor, const char *re
 /* "integer", "array", "extension type" … (static) */
 const char *sm_type_name (guint32 type);
 gboolean sm_tag_is_known (LmtSpan tag);
+const LmtCodecOps *sm_find_codec (LmtSpan tag); /* (nullable) */
 
 /**
  * sm_unwrap:
