@@ -5,10 +5,14 @@ import glob
 import json
 import os
 import resource
+import shlex
+import shutil
 import signal
+import subprocess
 import sys
+import time
 
-from lib import Tests, contains, end, equal, finish, header, lmtrace, prefetch, reserve, start, true, write
+from lib import LMTRACE, Run, Skip, Tests, contains, end, environment, equal, finish, header, lmtrace, prefetch, reserve, start, true, write
 
 test = Tests()
 TRACES = sorted(glob.glob(os.path.join(os.environ["LMT_SOURCE_DIR"], "data", "traces", "*.lct")))
@@ -235,6 +239,205 @@ def full_through_the_adapter(folder):
     true(l2["store"]["codes"]["no-space"] > 0 and l2["store"]["codes"]["ok"] > 0, l2["store"])
     true(l2["used_bytes"] <= 4 << 20, l2)
     equal(sum(os.path.getsize(os.path.join(base, name)) for name in os.listdir(base)), l2["used_bytes"])
+
+
+# -------- the system itself refuses --------
+
+def lines_of(run, part):
+    return [line for line in run.errors.splitlines() if part in line]
+
+
+def text_codes(run, kind):
+    """The errors of a kind by code, as the table of L2 0 says them."""
+    rows, found, inside = run.text.splitlines(), {}, False
+    for row in rows[[number for number, line in enumerate(rows) if line.startswith("-") and " L2 0 " in line][0] + 1:]:
+        if row.startswith(("-", "=")):
+            break
+        inside = row.startswith(kind + " errors:") or (inside and row.startswith("  "))
+        if inside and row.startswith("  "):
+            found[row.split(":")[0].strip()] = int(row.split(":")[1])
+    return found
+
+
+def on_small_disk(folder, options, before, *words):
+    """A replay on a file system of its own that ends with it; `before` and what is printed after it: shell, in the folder of the objects."""
+    base = os.path.join(folder, "disk")
+    os.mkdir(base)
+    command = " ".join(map(shlex.quote, [LMTRACE, *words]))
+    script = f"mount -t tmpfs -o {options} none {shlex.quote(base)} || exit 99; cd {shlex.quote(base)}; {before}; {command}; code=$?; ls -ln >&3; exit $code"
+    listing = os.path.join(folder, "listing")
+    with open(listing, "wb") as third:
+        done = subprocess.run(["unshare", "-m", "sh", "-c", f"exec 3>{shlex.quote(listing)}; {script}"], env=environment(), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=240, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode == 99 or b"unshare failed" in done.stderr:
+        raise Skip("no file system of our own can be mounted")
+    with open(listing, encoding="utf-8") as third:
+        files = [line.split() for line in third.read().splitlines()[1:]]
+    return Run(done.returncode, done.stdout, done.stderr), {words[8]: int(words[4]) for words in files if words[0].startswith("-")}
+
+
+def fs_adapter(base, **keys):
+    return json.dumps({"type": "fs", "base_path": base, **keys})
+
+
+@test
+def a_disk_that_is_full(folder):
+    """3 MiB of disk, more to store: no-space for what doesn't fit, all the rest is there, whole, and is hit; named once, exit 1."""
+    base = os.path.join(folder, "disk")
+    words = ["replay", TRACES[0], *L1, *SETTLED, "--verify-data", "--output-dir", folder, "--l2-adapter", fs_adapter(base)]
+    run, files = on_small_disk(folder, "size=3m", ":", *words, "--format", "json")
+    metrics = check(run, (1,))
+    l2 = metrics["l2"][0]
+    true(l2["store"]["codes"]["no-space"] > 0 and l2["store"]["codes"]["ok"] > 0, l2["store"])
+    equal(sum(files.values()), l2["used_bytes"])
+    true(all(name.endswith(".data") for name in files), files)
+    equal(metrics["overall"]["mismatch"], 0)
+    named = lines_of(run, "No space left on device")
+    true(1 <= len(named) <= 11, named)
+    shutil.rmtree(base)
+    run, files = on_small_disk(folder, "size=3m", ":", *words)
+    equal(run.code, 1)
+    equal(text_codes(run, "store")["no-space"], l2["store"]["codes"]["no-space"])
+
+
+@test
+def a_disk_full_of_names(folder):
+    """No room for another file: the same code, though the bytes would fit."""
+    base = os.path.join(folder, "disk")
+    run, files = on_small_disk(folder, "size=256m,nr_inodes=8", ":", "replay", TRACES[0], *L1, *SETTLED, "--verify-data", "--output-dir", folder,
+                               "--format", "json", "--l2-adapter", fs_adapter(base))
+    metrics = check(run, (1,))
+    l2 = metrics["l2"][0]
+    true(l2["store"]["codes"]["no-space"] > 0 and 0 < len(files) < 8, l2["store"])
+    equal(sum(files.values()), l2["used_bytes"])
+
+
+@test
+def a_read_only_disk(folder):
+    """Objects that lie there are hit, stores are denied, counted by code and named; without them: refused at open."""
+    base = os.path.join(folder, "disk")
+    kv = os.path.join(folder, "kv")
+    check(replay(folder, TRACES[0], fs_adapter(kv, sync="none"), "--verify-data"))
+    some = sorted(os.listdir(kv))[::2]
+    before = "mkdir kv; " + "; ".join("cp %s kv/" % shlex.quote(os.path.join(kv, name)) for name in some)
+    before += "; echo x >kv/foreign.txt; mount -o remount,ro none ."
+    words = ["replay", TRACES[0], *L1, *SETTLED, "--verify-data", "--output-dir", folder]
+    run, files = on_small_disk(folder, "size=256m", before, *words, "--format", "json", "--l2-adapter",
+                               fs_adapter(os.path.join(base, "kv"), read_only=True))
+    metrics = check(run)
+    l2 = metrics["l2"][0]
+    true(l2["store"]["codes"]["denied"] > 0 and l2["store"]["codes"].get("ok", 0) == 0, l2["store"])
+    true(metrics["tiers"]["l2_hits"] > 0, metrics["tiers"])
+    equal(l2["used_bytes"], sum(os.path.getsize(os.path.join(kv, name)) for name in some))
+    shutil.rmtree(base)
+    run, files = on_small_disk(folder, "size=256m", before, *words, "--l2-adapter", fs_adapter(os.path.join(base, "kv")))
+    equal((run.code, run.text), (2, ""))
+    contains(run.errors, "Read-only file system")
+
+
+def in_the_middle(folder, base, then, *args):
+    """Stores objects, calls `then` when they lie there, and then asks for them and stores others. The number of records between."""
+    process = subprocess.Popen([LMTRACE, "replay", "-", *L1, "--speed", "1000", "--l2-store-policy", "skip_l1", "--l2-adapter", fs_adapter(base),
+                                "--output-dir", os.path.join(folder, "out"), *args],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    process.stdin.write(BEFORE)
+    for between in range(6000):
+        # each record turns the loop once more
+        process.stdin.write(prefetch(0.05, "absent"))
+        process.stdin.flush()
+        if os.path.isdir(base) and len([name for name in os.listdir(base) if name.endswith(".data")]) == 20:
+            break
+        time.sleep(0.01)
+    then()
+    out, err = process.communicate(BEHIND, timeout=240)
+    return Run(process.returncode, out, err), between + 1
+
+
+NAMES = ["n%d" % number for number in range(40)]
+BEFORE = header("storage") + b"".join(reserve(n * 0.001, name) + finish(n * 0.001, name) for n, name in enumerate(NAMES[:20]))
+BEHIND = b"".join(prefetch(0.1 + n * 0.001, name) for n, name in enumerate(NAMES[:20]))
+BEHIND += b"".join(reserve(0.2 + n * 0.001, name) + finish(0.2 + n * 0.001, name) for n, name in enumerate(NAMES[20:]))
+
+
+@test
+def a_folder_gone_in_the_middle(folder):
+    """Every operation behind it is an I/O error with the path; named once, nothing is a hit, nothing hangs, exit 1."""
+    base = os.path.join(folder, "kv")
+
+    def vanish():
+        os.rename(base, base + ".gone")
+        shutil.rmtree(base + ".gone")
+
+    run, between = in_the_middle(folder, base, vanish, "--format", "json")
+    metrics = check(run, (1,))
+    l2 = metrics["l2"][0]
+    equal(l2["store"]["codes"], {"ok": 20, "io": 20})
+    # the last one between may be looked up before or after
+    codes = l2["lookup"]["codes"]
+    true(codes["io"] in (20, 21) and sum(codes.values()) == between + 20, codes)
+    equal(metrics["tiers"]["l2_hits"], 0)
+    equal(len(lines_of(run, "fs: %s: the directory is gone" % base)), 1)
+    equal(len(lines_of(run, "unhealthy")), 1)
+    equal(l2["status"]["is_healthy"], "no")
+    true(not os.path.exists(base), base)
+    run, between = in_the_middle(folder, base, vanish)
+    equal((run.code, text_codes(run, "store"), text_codes(run, "lookup")), (1, {"io": 20}, {"io": text_codes(run, "lookup")["io"]}))
+
+
+@test
+def files_become_folders_in_the_middle(folder):
+    """A folder under an object's name: a miss, told; what lies in it stays; the others are hit, byte by byte."""
+    base = os.path.join(folder, "kv")
+
+    def replace():
+        for number, name in enumerate(sorted(os.listdir(base))):
+            if number % 2 == 0:
+                os.unlink(os.path.join(base, name))
+                os.mkdir(os.path.join(base, name))
+                with open(os.path.join(base, name, "inside"), "w", encoding="utf-8"):
+                    pass
+
+    run, between = in_the_middle(folder, base, replace, "--format", "json", "--verify-data")
+    metrics = check(run)
+    equal(metrics["l2"][0]["lookup"]["codes"], {"ok": 10, "not-found": between + 10})
+    equal((metrics["tiers"]["l2_hits"], metrics["overall"]["mismatch"]), (10, 0))
+    true(lines_of(run, "expected a file, found a directory"), run)
+    equal(len([name for name in os.listdir(base) if os.path.isfile(os.path.join(base, name, "inside"))]), 10)
+
+
+@test
+def names_that_are_not_ours(folder):
+    """Foreign files are counted, said once, and neither used, counted as usage nor removed."""
+    base = os.path.join(folder, "kv")
+    check(replay(folder, TRACES[0], fs_adapter(base, sync="none"), "--verify-data"))
+    real = sorted(os.listdir(base))[0]
+    hash_at = real.rindex("@") + 1
+    foreign = ["README", "x.data", "a@b.data", real[:hash_at] + real[hash_at:].upper(), real[:hash_at] + real[hash_at:-5] + ".tmp", ".hidden", "a" * 250]
+    used = sum(os.path.getsize(os.path.join(base, name)) for name in os.listdir(base))
+    for name in foreign:
+        with open(os.path.join(base, name), "w", encoding="utf-8") as file:
+            file.write("not ours")
+    run = replay(folder, TRACES[0], fs_adapter(base, sync="none"), "--verify-data", "--log-level", "info")
+    metrics = check(run)
+    equal((metrics["l2"][0]["used_bytes"], metrics["overall"]["mismatch"]), (used, 0))
+    said = lines_of(run, "fs: %s" % base)
+    true(len([line for line in said if "ignored" in line or "foreign" in line]) == 1, said)
+    for name in foreign:
+        with open(os.path.join(base, name), encoding="utf-8") as file:
+            equal(file.read(), "not ours")
+
+
+@test
+def io_errors_by_code(folder):
+    """EIO of every store, of some loads: the report says how many, in the text as in the JSON."""
+    adapter = fault({"type": "fs", "base_path": os.path.join(folder, "kv")}, rate=0.3, store_rate=0.2, lookup_rate=0.1)
+    metrics = check(replay(folder, TRACES[0], adapter, "--verify-data"))
+    shutil.rmtree(os.path.join(folder, "kv"))
+    run = lmtrace("replay", TRACES[0], *L1, *SETTLED, "--verify-data", "--l2-adapter", adapter, "--output-dir", folder)
+    for kind in ("store", "load"):
+        codes = {code: n for code, n in metrics["l2"][0][kind]["codes"].items() if code not in ("ok", "present", "not-found")}
+        true(codes.get("io", 0) > 0, codes)
+        equal(text_codes(run, kind), codes)
 
 
 @test

@@ -184,6 +184,51 @@ test_vanishes (void)
   remove_tree (top);
 }
 
+/* A device that can't read part of what it holds: a loop device whose image was cut. I/O errors, counted; all other objects load.
+ */
+static void
+test_unreadable (gconstpointer data)
+{
+  enum
+  {
+    OBJECTS = 24,
+    BYTES = 1 << 20
+  };
+  char *top = mount_small ("size=80m");
+  g_autofree char *mkfs = g_find_program_in_path ("mkfs.ext4");
+  if (top == NULL)
+    return;
+  g_autofree char *image = g_build_filename (top, "image", NULL), *dir = g_build_filename (top, "mnt", NULL);
+  g_autofree char *command
+      = g_strdup_printf ("mkdir '%s' && truncate -s 64M '%s' && mkfs.ext4 -q -F -O ^has_journal '%s' >/dev/null 2>&1 && "
+                         "mount -o loop '%s' '%s' 2>/dev/null",
+                         dir, image, image, image, dir);
+  if (mkfs == NULL || system (command) != 0)
+    {
+      g_test_skip ("no loop device with ext4");
+      unmount_small (top);
+      return;
+    }
+  Rig rig;
+  rig_open (&rig, "{\"type\":\"fs\",\"base_path\":\"%s/kv\",\"engine\":\"%s\",\"drop_cache\":true}", dir, (const char *)data);
+  for (guint i = 0; i < OBJECTS; i++)
+    g_assert_cmpint (rig_store_fill (&rig, rig_key (&rig, "m", i, ""), i, BYTES), ==, LMT_L2_OK);
+  g_assert_cmpint (truncate (image, 20 << 20), ==, 0);
+  guint found[LMT_L2_N_CODES] = { 0 };
+  for (guint i = 0; i < OBJECTS; i++)
+    found[rig_load_fill (&rig, rig_key (&rig, "m", i, ""), i, BYTES)]++; /* which compares every byte */
+  g_assert_cmpuint (found[LMT_L2_IO], >, 0);
+  g_assert_cmpuint (found[LMT_L2_OK] + found[LMT_L2_IO], ==, OBJECTS);
+  g_assert_true (rig_said (&rig, "Input/output error"));
+  g_autofree char *errors = rig_status (&rig, "errors_EIO");
+  g_assert_cmpint (atoi (errors), ==, (int)found[LMT_L2_IO]);
+  g_assert_cmpuint (lmt_l2_get_figures (rig.l2)->codes[LMT_L2_LOAD][LMT_L2_IO], ==, found[LMT_L2_IO]);
+  g_assert_cmpuint (lmt_l2_get_figures (rig.l2)->failures, ==, found[LMT_L2_IO]);
+  rig_close (&rig);
+  umount2 (dir, MNT_DETACH);
+  unmount_small (top);
+}
+
 /* What is no file under an object's name: a miss, never followed, never removed. */
 static void
 test_no_file (void)
@@ -773,6 +818,7 @@ main (int argc, char **argv)
   add_both ("disk-full", test_disk_full);
   add_both ("file-limit", test_file_limit);
   add_both ("direct", test_direct);
+  add_both ("unreadable", test_unreadable);
   g_test_add_func ("/fs-faults/direct-xfs", test_direct_xfs);
   g_test_add_func ("/fs-faults/becomes-read-only", test_becomes_read_only);
   g_test_add_func ("/fs-faults/read-only", test_read_only);

@@ -84,8 +84,7 @@ is_writable (const Fs *fs, LmtL2Io *io)
 {
   if (!fs->read_only)
     return TRUE;
-  io->code = LMT_L2_DENIED;
-  io->os_error = EROFS;
+  io->code = LMT_L2_DENIED; /* no errno: the configuration says so, not the system */
   return FALSE;
 }
 

@@ -87,9 +87,11 @@ fs_dir_vanished (Fs *fs)
   struct stat st, tmp;
   if (fstat (fs->dir, &st) == 0 && st.st_nlink > 0 && fstat (fs->tmp_dir, &tmp) == 0 && tmp.st_nlink > 0)
     return FALSE;
-  fs_say (fs, "directory", "fs: %s: the directory is gone", fs->path);
   pthread_mutex_lock (&fs->dir_mutex);
-  if (atomic_fetch_add (&fs->vanished, 1) + 1 >= UNHEALTHY_AFTER && !fs->unhealthy)
+  guint before = atomic_fetch_add (&fs->vanished, 1);
+  if (before == 0)
+    fs_say (fs, "directory", "fs: %s: the directory is gone", fs->path);
+  if (before + 1 >= UNHEALTHY_AFTER && !fs->unhealthy)
     {
       fs->unhealthy = TRUE;
       fs->retry_at = fs->host->now_ns (fs->host->data) + G_GINT64_CONSTANT (1000000000);
