@@ -234,11 +234,239 @@ test_replies (void)
   events_arena_free (arena);
 }
 
+/* ---- what no golden file holds ---- */
+
+typedef struct
+{
+  EventsArena *arena;
+  EventsProblems problems;
+  EventsBatch *batches;
+  guint32 n;
+} Body;
+
+static void
+body_begin (Body *body, gsize memory)
+{
+  body->arena = events_arena_new (memory);
+  events_problems_init (&body->problems, 100);
+}
+
+static void
+body_end (Body *body)
+{
+  events_problems_clear (&body->problems);
+  events_arena_free (body->arena);
+}
+
+static EventsBodyResult
+read_body (Body *body, const char *text, const EventsLimits *limits)
+{
+  events_arena_reset (body->arena);
+  return events_batches_from_body (text, strlen (text), limits, body->arena, &body->batches, &body->n, &body->problems);
+}
+
+#define BATCH_HEAD                                                                                                               \
+  "\"instance_id\":\"i\",\"incarnation\":1,\"seq\":1,\"event_type\":\"store\",\"tier\":\"l1\",\"backend\":\"dram\""
+#define BATCH_KEY "\"key\":{\"chunk_hash_hex\":\"00\",\"model_name\":\"m\",\"kv_rank\":1}"
+
+static char *
+repeat (const char *before, const char *text, guint times, const char *behind)
+{
+  GString *const out = g_string_new (before);
+
+  for (guint i = 0; i < times; i++)
+    g_string_append_printf (out, "%s%s", i > 0 ? "," : "", text);
+  g_string_append (out, behind);
+  return g_string_free (out, FALSE);
+}
+
+static void
+test_limits (void)
+{
+  static const EventsLimits limits = { .max_entries = 5, .max_tokens = 7, .max_string = 10, .max_depth = 8 };
+  Body body;
+
+  body_begin (&body, 0);
+  for (guint n = 4; n <= 6; n++)
+    {
+      g_autofree char *text = repeat ("{\"batches\":[{" BATCH_HEAD ",\"entries\":[", "{" BATCH_KEY "}", n, "]}]}");
+      g_assert_cmpint (read_body (&body, text, &limits), ==, n <= 5 ? EVENTS_BODY_OK : EVENTS_BODY_INVALID);
+      if (n > 5)
+        {
+          g_assert_cmpstr (first_problem (&body.problems)->type, ==, "too_long");
+          g_assert_cmpstr (first_problem (&body.problems)->loc, ==, "[\"body\",\"batches\",0,\"entries\"]");
+        }
+      else
+        g_assert_cmpuint (body.batches[0].n_entries, ==, n);
+    }
+  for (guint n = 6; n <= 8; n++)
+    {
+      g_autofree char *text
+          = repeat ("{\"batches\":[{" BATCH_HEAD ",\"entries\":[{" BATCH_KEY ",\"token_ids\":[", "1", n, "]}]}]}");
+      g_assert_cmpint (read_body (&body, text, &limits), ==, n <= 7 ? EVENTS_BODY_OK : EVENTS_BODY_INVALID);
+      if (n > 7)
+        g_assert_cmpstr (first_problem (&body.problems)->loc, ==, "[\"body\",\"batches\",0,\"entries\",0,\"token_ids\"]");
+    }
+  g_assert_cmpint (read_body (&body, "{\"batches\":[{\"instance_id\":\"0123456789\"," BATCH_HEAD "}]}", &limits), ==,
+                   EVENTS_BODY_OK);
+  g_assert_cmpint (read_body (&body, "{\"batches\":[{" BATCH_HEAD ",\"instance_id\":\"0123456789a\"}]}", &limits), ==,
+                   EVENTS_BODY_INVALID);
+  g_assert_cmpstr (first_problem (&body.problems)->type, ==, "string_too_long");
+  /* In what is passed over, too. */
+  g_assert_cmpint (read_body (&body, "{\"x\":[[[[[[[1]]]]]]]}", &limits), ==, EVENTS_BODY_OK);
+  g_assert_cmpint (read_body (&body, "{\"x\":[[[[[[[[1]]]]]]]]}", &limits), ==, EVENTS_BODY_BROKEN);
+  g_assert_cmpint (read_body (&body, "{\"batches\":[{\"seq\":[[[[[[1]]]]]]}]}", &limits), ==, EVENTS_BODY_BROKEN);
+  body_end (&body);
+}
+
+/* The arena's limit is the memory of a request: no body makes it more. */
+static void
+test_memory (void)
+{
+  g_autofree char *tokens
+      = repeat ("{\"batches\":[{" BATCH_HEAD ",\"entries\":[{" BATCH_KEY ",\"token_ids\":[", "1", 900000, "]}]}]}");
+  g_autofree char *entries = repeat ("{\"batches\":[{" BATCH_HEAD ",\"entries\":[", "{" BATCH_KEY "}", 30000, "]}]}");
+  g_autofree char *batches = repeat ("{\"batches\":[", "{" BATCH_HEAD "}", 30000, "]}");
+  g_autofree char *escapes = repeat ("{\"batches\":[{\"instance_id\":\"", "\\n", 300000, "\"}]}");
+  const char *const texts[] = { tokens, entries, batches, escapes };
+  Body body;
+
+  for (guint i = 0; i < G_N_ELEMENTS (texts); i++)
+    {
+      body_begin (&body, 256 * 1024);
+      g_assert_cmpint (read_body (&body, texts[i], NULL), ==, EVENTS_BODY_TOO_BIG);
+      g_assert_cmpint (read_body (&body, "{\"batches\":[{" BATCH_HEAD "}]}", NULL), ==, EVENTS_BODY_OK);
+      body_end (&body);
+    }
+  body_begin (&body, 0);
+  g_assert_cmpint (read_body (&body, tokens, NULL), ==, EVENTS_BODY_OK);
+  g_assert_cmpuint (body.batches[0].entries[0].n_tokens, ==, 900000);
+  g_assert_cmpint (read_body (&body, entries, NULL), ==, EVENTS_BODY_OK);
+  g_assert_cmpuint (body.batches[0].n_entries, ==, 30000);
+  g_assert_cmpint (read_body (&body, batches, NULL), ==, EVENTS_BODY_OK);
+  g_assert_cmpuint (body.n, ==, 30000);
+  body_end (&body);
+}
+
+/* The last one of equal names counts, and what the first ones had wrong doesn't. */
+static void
+test_repeated (void)
+{
+  static const char *const good[] = {
+    "{\"batches\":[{\"seq\":\"x\"," BATCH_HEAD "}]}",
+    "{\"batches\":[{\"seq\":null,\"seq\":[],\"tier\":5," BATCH_HEAD "}]}",
+    "{\"batches\":7,\"batches\":[{" BATCH_HEAD "}]}",
+    "{\"batches\":[{},5,[]],\"batches\":[{" BATCH_HEAD "}]}",
+    "{\"batches\":[{\"entries\":[5,{}]," BATCH_HEAD ",\"entries\":[{" BATCH_KEY "}]}]}",
+    "{\"batches\":[{" BATCH_HEAD ",\"entries\":[{\"key\":{}," BATCH_KEY "}]}]}",
+    "{\"batches\":[{" BATCH_HEAD ",\"entries\":[{" BATCH_KEY ",\"token_ids\":[\"x\",2],\"token_ids\":[1,2]}]}]}",
+    "{\"batches\":[{" BATCH_HEAD
+    ",\"entries\":[{\"key\":{\"chunk_hash_hex\":\"zz\",\"model_name\":\"m\",\"kv_rank\":1}}],\"entries\":[]}]}",
+  };
+  g_autofree char *many
+      = repeat ("{\"batches\":[{\"entries\":[", "{}", 400, "]," BATCH_HEAD ",\"entries\":[{" BATCH_KEY ",\"token_ids\":[3]}]}]}");
+  g_autofree char *last = repeat ("{\"batches\":[{" BATCH_HEAD ",\"entries\":[{" BATCH_KEY ",\"token_ids\":[3]}]},{\"entries\":[",
+                                  "{}", 400, "]," BATCH_HEAD ",\"entries\":[{" BATCH_KEY "}]}]}");
+  Body body;
+
+  body_begin (&body, 0);
+  for (guint i = 0; i < G_N_ELEMENTS (good); i++)
+    {
+      g_test_message ("%s", good[i]);
+      g_assert_cmpint (read_body (&body, good[i], NULL), ==, EVENTS_BODY_OK);
+      g_assert_cmpuint (body.problems.total, ==, 0);
+      g_assert_cmpuint (body.n, ==, 1);
+      g_assert_cmpint (body.batches[0].seq, ==, 1);
+    }
+  g_assert_cmpint (read_body (&body, many, NULL), ==, EVENTS_BODY_OK);
+  g_assert_cmpuint (body.batches[0].n_entries, ==, 1);
+  g_assert_cmpuint (body.batches[0].entries[0].token_ids[0], ==, 3);
+  g_assert_cmpint (read_body (&body, last, NULL), ==, EVENTS_BODY_OK);
+  g_assert_cmpuint (body.n, ==, 2);
+  g_assert_cmpuint (body.batches[0].entries[0].token_ids[0], ==, 3);
+  g_assert_cmpuint (body.batches[1].n_entries, ==, 1);
+  g_assert_cmpint (read_body (&body, "{\"batches\":[{" BATCH_HEAD ",\"seq\":\"x\"}]}", NULL), ==, EVENTS_BODY_INVALID);
+  g_assert_cmpint (read_body (&body, "{\"batches\":[{" BATCH_HEAD "}],\"batches\":null}", NULL), ==, EVENTS_BODY_INVALID);
+  body_end (&body);
+}
+
+/* All are counted, some are kept; a long input is cut to one JSON string. */
+static void
+test_many_problems (void)
+{
+  g_autofree char *text = repeat ("{\"batches\":[", "{\"seq\":0}", 1000, "]}");
+  g_autofree char *wide = g_strnfill (5000, 'w');
+  g_autofree char *long_input = g_strdup_printf ("{\"batches\":[{" BATCH_HEAD ",\"seq\":\"%s\"}]}", wide);
+  g_autofree char *said = NULL;
+  Body body;
+
+  body_begin (&body, 0);
+  g_assert_cmpint (read_body (&body, text, NULL), ==, EVENTS_BODY_INVALID);
+  g_assert_cmpuint (body.problems.total, ==, 5000);
+  g_assert_cmpuint (body.problems.items->len, ==, 100);
+  g_assert_cmpstr (first_problem (&body.problems)->loc, ==, "[\"body\",\"batches\",0,\"instance_id\"]");
+  g_assert_cmpint (read_body (&body, long_input, NULL), ==, EVENTS_BODY_INVALID);
+  g_assert_cmpuint (strlen (first_problem (&body.problems)->input), <, 1100);
+  g_autoptr (LmtJson) input = lmt_json_parse (first_problem (&body.problems)->input, -1, NULL);
+  g_assert_cmpint (lmt_json_get_type (input), ==, LMT_JSON_STRING);
+  said = events_problems_describe (&body.problems);
+  g_assert_true (g_str_has_prefix (said, "batches.0.seq: Input should be a valid integer, "));
+  g_assert_cmpuint (strlen (said), <, 300);
+  g_assert_cmpint (read_body (&body, "{\"batches\":[{" BATCH_HEAD ",\"ts\":NaN,\"seq\":NaN}]}", NULL), ==, EVENTS_BODY_INVALID);
+  g_assert_cmpstr (first_problem (&body.problems)->input, ==, "\"NaN\"");
+  body_end (&body);
+}
+
+static void
+test_encoding (void)
+{
+  Body body;
+
+  body_begin (&body, 0);
+  g_assert_cmpint (read_body (&body, "{\"x\":\"\xFF\"}", NULL), ==, EVENTS_BODY_BROKEN);
+  g_assert_cmpint (read_body (&body, "{\"x\":\"\xED\xA0\x80\"}", NULL), ==, EVENTS_BODY_BROKEN);
+  g_assert_cmpint (read_body (&body, "\xEF\xBB\xBF{}", NULL), ==, EVENTS_BODY_OK);
+  g_assert_cmpint (read_body (&body, "\x1F\x8B\x08", NULL), ==, EVENTS_BODY_BROKEN);
+  g_assert_cmpint (read_body (&body, "", NULL), ==, EVENTS_BODY_INVALID);
+  g_assert_cmpstr (first_problem (&body.problems)->type, ==, "missing");
+  for (const char *const *field = (const char *const[]){ "instance_id", "backend", "event_type", "tier", NULL }; *field != NULL;
+       field++)
+    {
+      g_autofree char *text = g_strdup_printf ("{\"batches\":[{" BATCH_HEAD ",\"%s\":\"\\udfff\"}]}", *field);
+      g_assert_cmpint (read_body (&body, text, NULL), ==, EVENTS_BODY_INVALID);
+      if (field[0][0] == 'i' || field[0][0] == 'b')
+        g_assert_cmpstr (first_problem (&body.problems)->type, ==, "string_unicode");
+    }
+  body_end (&body);
+}
+
+/* LMCache 0.5.6 knows no `dropped_events`. */
+static void
+test_dropped_events (void)
+{
+  static const EventsLimits old = { .no_dropped_events = TRUE };
+  Body body;
+
+  body_begin (&body, 0);
+  g_assert_cmpint (read_body (&body, "{\"batches\":[{" BATCH_HEAD ",\"dropped_events\":\"12\"}]}", NULL), ==, EVENTS_BODY_OK);
+  g_assert_cmpint (body.batches[0].dropped_events, ==, 12);
+  g_assert_cmpint (read_body (&body, "{\"batches\":[{" BATCH_HEAD ",\"dropped_events\":-1}]}", NULL), ==, EVENTS_BODY_INVALID);
+  g_assert_cmpint (read_body (&body, "{\"batches\":[{" BATCH_HEAD ",\"dropped_events\":-1}]}", &old), ==, EVENTS_BODY_OK);
+  g_assert_cmpint (body.batches[0].dropped_events, ==, 0);
+  body_end (&body);
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/events/batch/leniency", test_leniency);
   g_test_add_func ("/events/batch/replies", test_replies);
+  g_test_add_func ("/events/batch/limits", test_limits);
+  g_test_add_func ("/events/batch/memory", test_memory);
+  g_test_add_func ("/events/batch/repeated", test_repeated);
+  g_test_add_func ("/events/batch/many-problems", test_many_problems);
+  g_test_add_func ("/events/batch/encoding", test_encoding);
+  g_test_add_func ("/events/batch/dropped-events", test_dropped_events);
   return g_test_run ();
 }
