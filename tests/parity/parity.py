@@ -229,6 +229,20 @@ MORE_VARIANTS = [
 ]
 
 
+def fault(**keys):
+    """LMCache's own form: an adapter that says no to some loads of one that works."""
+    return ["--l2-adapter", json.dumps({"type": "fault_inject", "inner": {"type": "fs", "base_path": "<L2DIR>/1"}, **keys})]
+
+
+# Loads fail by key (a rate), by position, and by place in the batch; retained objects come again, so a verdict is asked for twice.
+MORE_VARIANTS += [
+    ("faultrate", MIB, "noop", fault(rate=0.3, seed=11) + SKIP, 0.05, {}),
+    ("faultgap", MIB, "noop", fault(gap_indices=[1, 3], gap_tail_ratios=[0, 0.5]) + SKIP, 0.05, {"models": True}),
+    ("faultall", "0.000244140625", "noop", fault(rate=0.2, seed=5, gap_tail_ratios=[1]) + RETAIN + SKIP, 0.05, {"zero": True}),
+    ("faultnone", MIB, "noop", fault() + SKIP, 0.05, {}),
+]
+
+
 @check
 def fs_directories():
     """One trace, two directories: the same names and sizes, and each side reads what the other wrote."""

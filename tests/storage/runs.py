@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What a storage replay does beside its outcome: clocks, waits, checks of bytes, thresholds, quotas, logs (TAP)."""
+import glob
 import json
 import os
 import shutil
@@ -305,6 +306,36 @@ def test_printed_configuration(folder):
     expect("header" not in done.stdout, done.stdout)
     done, rows = printed(folder)  # no FILE is needed to ask
     expect(done.returncode == 0 and rows["loop"] == ["1", "default"], done)
+
+
+def test_wrapped_in_no_fault(folder):
+    """A fault adapter with every fault off changes nothing: every release's traces, two kinds of adapter."""
+    golden = sorted(glob.glob(os.path.join(conformance.DATA, "*", "*.lct")))
+    paths = [path for path in golden if not path.split(os.sep)[-2] == "malformed"][:: 4 if os.environ.get("LMT_SANITIZED") else 1]
+    compared = 0
+    for number, path in enumerate(paths):
+        plain = {"type": "dram", "max_size_gb": 0.002} if number % 2 else {"type": "fs", "sync": "none"}
+        runs = []
+        for name in ("plain", "wrapped"):
+            inner = dict(plain, base_path=os.path.join(folder, f"{number}-{name}")) if plain["type"] == "fs" else plain
+            adapter = inner if name == "plain" else {"type": "fault" if number % 4 < 2 else "fault_inject", "inner": inner}
+            runs.append(Run(path, *LRU, "--speed", "0", "--l2-store-policy", "skip_l1", "--max-errors", "100%", "--l2-adapter", json.dumps(adapter),
+                            folder=folder))
+        expect(runs[0].code == runs[1].code, f"{path}: {runs[0].code} and {runs[1].code}: {runs[1].err}")
+        if runs[0].state is None:
+            continue
+        outcomes = [run.metrics["outcome_digest"] for run in runs]
+        expect(outcomes[0] == outcomes[1], f"{path}: {outcomes}")
+        for run in runs:
+            for adapter in run.state["l2"]:
+                adapter.pop("type", None)
+        for what in runs[0].state:
+            expect(runs[0].state[what] == runs[1].state[what], f"{path}: {what}: {runs[0].state[what]} and {runs[1].state[what]}")
+        kinds = [[run.metrics["l2"][0][kind]["codes"] for kind in ("store", "lookup", "load", "delete")] for run in runs]
+        expect(kinds[0] == kinds[1], f"{path}: {kinds}")
+        expect(runs[1].metrics["l2"][0]["faults"] is False and "mark" not in runs[1].metrics["overall"], runs[1].metrics["overall"])
+        compared += bool(kinds[0][0])
+    expect(compared > len(paths) // 3, f"{compared} of {len(paths)} traces store anything")
 
 
 def test_refusals(folder):
