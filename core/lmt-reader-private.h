@@ -4,7 +4,7 @@
 #include "lmt-cursor-private.h"
 #include "lmt-reader.h"
 #include "lmt-shape-private.h"
-#include "lmt-source-private.h"
+#include "lmt-source.h"
 
 G_BEGIN_DECLS
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lmt-source-private.h"
+#include "lmt-source.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,12 +6,13 @@
 G_BEGIN_DECLS
 
 /**
- * LmtSource: the bytes of a file, a pipe or memory, unpacked if they are gzip or zstd (by their first bytes, not by name).
+ * LmtSource: for readers of other formats than traces: the bytes of a file, a pipe or memory, unpacked if they are gzip or zstd (by their first bytes, not by name).
  * Never asks for memory by a number in the file: a zstd window is taken up to 8 MiB, which is what every level of zstd but
  * `--ultra` and `--long` uses.
  */
 typedef struct _LmtSource LmtSource;
 
+/* @path: a file, or `-` for stdin; @shown: its name for messages. Threads: one. */
 LmtSource *lmt_source_open (const char *path, const char *shown, GError **error);
 LmtSource *lmt_source_new_for_bytes (gconstpointer data, gsize len, const char *shown);
 void lmt_source_free (LmtSource *source);
@@ -34,5 +35,7 @@ gboolean lmt_source_is_compressed (const LmtSource *source); /* known after the 
 gboolean lmt_source_is_following (const LmtSource *source);
 gboolean lmt_source_is_seekable (const LmtSource *source);
 gboolean lmt_source_rewind (LmtSource *source, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LmtSource, lmt_source_free)
 
 G_END_DECLS
