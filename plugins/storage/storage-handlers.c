@@ -59,9 +59,8 @@ done (StorageSession *session, const SmResult *result, LmtOutcome *outcome)
   return outcome->error != NULL ? LMT_STATUS_FAILED : LMT_STATUS_OK;
 }
 
-/* What an engine would write, outside the timed call; only where an adapter moves it. */
-static void
-fill_buffers (StorageSession *session, const SmCall *call, const SmResult *result)
+void
+storage_fill_buffers (StorageSession *session, const SmCall *call, const SmResult *result)
 {
   for (guint i = 0; i < result->n; i++)
     {
@@ -104,7 +103,7 @@ reserve_write (gpointer user_data, const LmtRecord *record, LmtOutcome *outcome)
         }
       storage_count_anomaly (session, STORAGE_ANOMALY_ALLOCATION_FAILED, no_memory, record->number);
       if (session->fill)
-        fill_buffers (session, &call, &result);
+        storage_fill_buffers (session, &call, &result);
     }
   return done (session, &result, outcome);
 }

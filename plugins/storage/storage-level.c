@@ -17,12 +17,13 @@ say (StorageSession *session, const char *kind, const char *format, ...)
   g_autofree char *text = NULL;
   va_list arguments;
 
-  if (session->env->replay == NULL)
-    return;
   va_start (arguments, format);
   text = g_strdup_vprintf (format, arguments);
   va_end (arguments);
-  lmt_replay_message (session->env->replay, kind, text);
+  if (session->env->replay != NULL)
+    lmt_replay_message (session->env->replay, kind, text);
+  else if (session->env->warnings != NULL) /* no replay: a workload */
+    lmt_warnings_add (session->env->warnings, kind, text);
 }
 
 /* ---------------- configure: nothing is touched ---------------- */

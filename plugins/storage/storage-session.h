@@ -122,6 +122,8 @@ typedef struct
 extern const LmtHandlerOps storage_handlers[];
 extern const guint storage_n_handlers;
 void storage_count_anomaly (StorageSession *session, StorageAnomaly anomaly, guint64 n, guint64 record);
+/* What an engine would write into the buffers a reserve_write got, outside the timed call; only where an adapter moves it. */
+void storage_fill_buffers (StorageSession *session, const SmCall *call, const SmResult *result);
 /* Ends a context: what was open at the end goes through here too. */
 void storage_exit_context (StorageSession *session, const StorageContext *context, guint64 record, LmtOutcome *outcome);
 

@@ -11,7 +11,7 @@ import tempfile
 
 LMTRACE = os.environ["LMT_LMTRACE"]
 DATA = os.path.join(os.environ["LMT_BUILD_DIR"], "data")
-PAGES = ["info", "replay", "check-adapter", "bench-adapter", "new-plugin", "list-plugins", "help", "version"]
+PAGES = ["info", "replay", "check-adapter", "bench-adapter", "new-plugin", "record", "import", "list-plugins", "help", "version"]
 failures = []
 
 

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "work-command.h"
+
+#include <string.h>
+
+/* Of replay's rows: those that say what manager there is and how it is recorded. */
+static gboolean
+is_ours (const LmtOption *row)
+{
+  static const char *const groups[]
+      = { "L1 Memory Manager", "L1 Manager TTL", "Eviction Policy", "L2 Policies", "L2 Adapters", "Trace Recording", NULL };
+  static const char *const more[] = { "l2-quota", "payload", "verify-data", NULL };
+  static const char *const not [] = { "config-from-trace", "trace-output", NULL };
+
+  /* Words of LMCache's server that mean nothing here are taken where its command lines are pasted: by replay. */
+  return (row->flags & LMT_OPTION_NO_EFFECT) == 0
+         && (g_strv_contains (more, row->name) || (row->group != NULL && g_strv_contains (groups, row->group)))
+         && !g_strv_contains (not, row->name);
+}
+
+LmtOption *
+work_options_table (const LmtOption *own, gsize first_flags)
+{
+  GArray *table = g_array_new (TRUE, TRUE, sizeof (LmtOption));
+
+  for (const LmtOption *row = own; row->name != NULL; row++)
+    g_array_append_vals (table, row, 1);
+  for (const LmtOption *row = storage_options; row->name != NULL; row++)
+    if (is_ours (row))
+      {
+        LmtOption copy = *row;
+
+        copy.offset += (guint32)first_flags;
+        if (g_strcmp0 (copy.group, "Storage replay") == 0)
+          copy.group = NULL;
+        if (g_str_equal (copy.name, "l1-size-gb"))
+          copy.help = "Set the size of L1 in GiB";
+        if (g_str_equal (copy.name, "eviction-policy"))
+          copy.help = "Choose what L1 evicts";
+        g_array_append_val (table, copy);
+      }
+  return (LmtOption *)(gpointer)g_array_free (table, FALSE);
+}
+
+void
+work_line_init (WorkLine *line, const LmtOptions *given, const StorageFlags *flags)
+{
+  memset (line, 0, sizeof *line);
+  line->options = lmt_options_new ();
+  lmt_options_add_table (line->options, storage_options, &line->flags);
+  for (const LmtOption *row = storage_options; row->name != NULL; row++)
+    {
+      LmtOrigin origin
+          = lmt_options_find (given, row->name) != NULL ? lmt_options_get_origin (given, row->name) : LMT_ORIGIN_DEFAULT;
+
+      /* The output is the command's, not the level's. */
+      if (origin == LMT_ORIGIN_DEFAULT || g_str_equal (row->name, "trace-output"))
+        continue;
+      if (row->type == LMT_OPTION_TYPE_STRINGS)
+        {
+          char *const *list = *(char *const *const *)(gconstpointer)((const char *)flags + row->offset);
+
+          for (guint i = 0; list != NULL && list[i] != NULL; i++)
+            lmt_options_set (line->options, row->name, list[i], origin, NULL);
+          continue;
+        }
+      g_autofree char *text = lmt_options_get_text (given, row->name);
+      if (text != NULL)
+        lmt_options_set (line->options, row->name, text, origin, NULL);
+    }
+}
+
+void
+work_line_set_defaults (WorkLine *line)
+{
+  static const char *const sizes[] = { "l1-manager", "l1-size", "l1-size-gb" };
+  gboolean size_known = FALSE;
+
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    size_known |= lmt_options_is_set (line->options, sizes[i]);
+  if (!size_known)
+    lmt_options_set (line->options, "l1-size", "64GiB", LMT_ORIGIN_FILE, NULL);
+  if (!lmt_options_is_set (line->options, "l1-manager") && !lmt_options_is_set (line->options, "eviction-policy"))
+    lmt_options_set (line->options, "eviction-policy", "LRU", LMT_ORIGIN_FILE, NULL);
+}
+
+void
+work_line_clear (WorkLine *line)
+{
+  g_clear_pointer (&line->options, lmt_options_free);
+}
