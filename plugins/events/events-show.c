@@ -170,6 +170,9 @@ find_place (const EventsViews *views, guint64 serial)
       else
         low = at + 1;
     }
+  /* Past the holes in front of it: a walk that spent its budget on them would never arrive. */
+  while (low < views->order_n && views->order[low] == 0)
+    low++;
   return low;
 }
 
