@@ -362,7 +362,7 @@ test_cut (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (WorkSpec) spec = read_text (
       HEAD "\"model\": {\"name\": \"m\", \"layers\": 1, \"kv_heads\": 1, \"head_dim\": 1, \"dtype\": \"int8\", "
-           "\"chunk_tokens\": 1}, \"arrivals\": {\"poisson\": 0.000001}, \"classes\": [{\"turns\": 9, \"input_tokens\": 60000}]}",
+           "\"chunk_tokens\": 1}, \"arrivals\": {\"poisson\": 0.000001}, \"classes\": [{\"turns\": 9, \"input_tokens\": 30000}]}",
       &error);
   WorkSource *source = work_synth_new (spec);
   WorkRequest request;

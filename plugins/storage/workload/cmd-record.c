@@ -32,7 +32,7 @@ static const LmtOption record_own[] = {
   LMT_OPTION_FULL (BOOL, "force", RecordConfig, force, 0, NULL, NULL, NULL, "Overwrite OUT if it is there", NULL),
   LMT_OPTION_FULL (COUNT, "limit", RecordConfig, limit, 0, NULL, "1..", "N", "Begin at most N requests; else as the file says",
                    NULL),
-  LMT_OPTION_FULL (DURATION, "duration", RecordConfig, duration_ns, 0, NULL, "(0..1e9", "DURATION",
+  LMT_OPTION_FULL (DURATION, "duration", RecordConfig, duration_ns, 0, NULL, "(0..", "DURATION",
                    "Begin no request after this time; else as the file says", NULL),
   LMT_OPTION_FULL (UINT, "seed", RecordConfig, seed, 0, NULL, "0..9223372036854775807", "N",
                    "Draw by this seed; else by the file's", NULL),

@@ -15,7 +15,7 @@
 #define RESULT_SLICE_NS (200 * G_GINT64_CONSTANT (1000))
 #define SIGNAL_SLICE_NS (100 * G_GINT64_CONSTANT (1000000))
 /* Room for the copy of the largest call; the recorder takes calls of up to half of it. */
-#define RING_BYTES (64 * 1024 * 1024)
+#define RING_BYTES (16 * 1024 * 1024)
 
 struct _WorkRun
 {

@@ -11,7 +11,7 @@ enum
   WORK_GROUPS_MAX = 64,
   WORK_RANKS_MAX = 255,
   /* Keys of one request: its prefetch names all of them. */
-  WORK_CELLS_MAX = 131072,
+  WORK_CELLS_MAX = 65536,
 };
 
 /**
