@@ -5,8 +5,6 @@
 
 #include "events-kafka.h"
 
-#if LMT_EVENTS_KAFKA
-
 struct _ReplayKafka
 {
   const ReplayConfig *config;
@@ -47,23 +45,22 @@ hand_over (ReplayKafka *kafka, ReplayJob *job)
     end_job (kafka, job, error->message);
 }
 
-/* The producer repeats by itself, in order, until its time-out; --on-error=retry begins anew then. */
 static void
 on_report (const EventsKafkaReport *report, gpointer data)
 {
   ReplayKafka *kafka = data;
-  ReplayJob *job = (ReplayJob *)(gsize)report->tag;
   kafka->on_way--;
-  if (kafka->freed)
-    return;
-  if (report->error != NULL && report->timed_out && strcmp (kafka->config->on_error, "retry") == 0
-      && job->retried < kafka->config->retries)
-    {
-      job->retried++;
-      hand_over (kafka, job);
-      return;
-    }
-  end_job (kafka, job, report->error);
+  if (!kafka->freed)
+    end_job (kafka, (ReplayJob *)(gsize)report->tag, report->error);
+}
+
+/* The producer repeats by itself and in order until its time-out. A record given to it anew would come behind later ones of its
+ * instance, and those make it a duplicate at the coordinator: so --on-error=retry waits longer instead. */
+static guint64
+delivery_timeout_ms (const ReplayConfig *config)
+{
+  const guint64 once = MAX ((guint64)(config->timeout_ns / 1000000), 1);
+  return strcmp (config->on_error, "retry") == 0 ? once * (MIN (config->retries, 10000) + 1) : once;
 }
 
 ReplayKafka *
@@ -71,7 +68,7 @@ replay_kafka_new (const ReplayConfig *config, const volatile gint *interrupts, G
 {
   EventsKafkaConfig producer = { .bootstrap_servers = config->kafka_servers,
                                  .topic = config->kafka_topic,
-                                 .delivery_timeout_ms = (guint64)(config->timeout_ns / 1000000),
+                                 .delivery_timeout_ms = delivery_timeout_ms (config),
                                  .interrupts = interrupts };
   ReplayKafka *kafka = g_new0 (ReplayKafka, 1);
   kafka->config = config;
@@ -118,35 +115,3 @@ replay_kafka_take_done (ReplayKafka *kafka, guint timeout_ms)
     }
   return job;
 }
-
-#else /* without the transport: the option says so */
-
-ReplayKafka *
-replay_kafka_new (const ReplayConfig *config, const volatile gint *interrupts, GError **error)
-{
-  g_set_error_literal (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "--kafka-bootstrap-servers: built without Kafka");
-  return NULL;
-}
-
-void
-replay_kafka_free (ReplayKafka *kafka)
-{
-}
-
-void
-replay_kafka_submit (ReplayKafka *kafka, ReplayJob *job)
-{
-}
-
-void
-replay_kafka_drop (ReplayKafka *kafka)
-{
-}
-
-ReplayJob *
-replay_kafka_take_done (ReplayKafka *kafka, guint timeout_ms)
-{
-  return NULL;
-}
-
-#endif

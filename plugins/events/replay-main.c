@@ -119,6 +119,11 @@ check_flags (const LmtCommandContext *context, const ReplayConfig *config, GErro
 {
   if (config->url == NULL && config->kafka_servers == NULL && !config->dry_run)
     return refuse (error, "--coordinator-url: expected the coordinator's URL, found none (--dry-run needs none)");
+  if (config->kafka_servers != NULL && !config->dry_run && !events_kafka_check (error))
+    {
+      g_prefix_error (error, "--kafka-bootstrap-servers: ");
+      return FALSE;
+    }
   if (config->events_path[0] != '/')
     return refuse (error, "--events-path: expected a path that begins with /");
   if (config->loops > 1 && !config->rename_per_loop && !config->new_incarnations)
