@@ -6,9 +6,12 @@
 G_BEGIN_DECLS
 
 /**
- * LmtSource: for readers of other formats than traces: the bytes of a file, a pipe or memory, unpacked if they are gzip or zstd (by their first bytes, not by name).
- * Never asks for memory by a number in the file: a zstd window is taken up to 8 MiB, which is what every level of zstd but
+ * LmtSource: for readers of other formats than traces: the bytes of a file, a pipe or memory, unpacked if they are gzip or zstd
+ * (by their first bytes, not by name). Never asks for memory by a number in the file: a zstd window is taken up to 8 MiB, which
+ * is what every level of zstd but
  * `--ultra` and `--long` uses.
+ *
+ * Threads: one per source. Errors: lmt_source_get_error(). Since: 0.1
  */
 typedef struct _LmtSource LmtSource;
 
