@@ -243,6 +243,59 @@ MORE_VARIANTS += [
 ]
 
 
+SHAPE = {"name": "org/small", "layers": 2, "kv_heads": 2, "head_dim": 16, "dtype": "bfloat16"}
+WINDOWS = {**SHAPE, "layers": 6, "world_size": 2, "groups": [{"layers": 2}, {"layers": 4, "window": 1024}]}
+ROOMY = ["--l1-size-gb", "0.5", "--eviction-policy", "noop", "--no-l1-use-lazy"]
+
+
+def compare_recorded(path):
+    """LMCache reads what we wrote: the same text, the same hits and objects, nothing failed or skipped."""
+    command = info_command.__dict__[next(n for n in vars(info_command) if n.endswith("InfoCommand"))]()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        command.execute(argparse.Namespace(file=path, trace_path=path, trace_file=path, path=path))
+    equal("info", lmtrace("info", path), out.getvalue())
+    theirs, ours = peer_replay(path, ROOMY), our_replay(path, ROOMY)
+    for what in theirs:
+        equal(f"{os.path.basename(path)} {what}", ours[what], theirs[what])
+    equal("failed, skipped", (theirs["failed"], theirs["skipped"]), (0, 0))
+    assert theirs["replayed"] > 100, theirs["replayed"]
+
+
+@check
+def workloads():
+    """Presets with a small model and hardly any time between turns, as LMCache replays at the recorded pace."""
+    with tempfile.TemporaryDirectory() as folder:
+        for preset in ("chat", "rag", "agents", "long-context"):
+            with open(os.path.join(TOP, "data", "workloads", preset + ".json"), encoding="utf-8") as f:
+                workload = json.load(f)
+            workload.update(requests=40, model=WINDOWS if preset == "long-context" else SHAPE, arrivals={"poisson": 40},
+                            manager={"l1-size": "512MiB", "eviction-policy": "noop"})
+            for one in workload["classes"]:
+                one["think_time"] = "20ms"
+            source, path = os.path.join(folder, preset + ".json"), os.path.join(folder, preset + ".lct")
+            with open(source, "w", encoding="utf-8") as f:
+                json.dump(workload, f)
+            lmtrace("record", "--workload", source, "-o", path, "-q")
+            compare_recorded(path)
+
+
+@check
+def importers():
+    with tempfile.TemporaryDirectory() as folder:
+        shape = os.path.join(folder, "shape.json")
+        with open(shape, "w", encoding="utf-8") as f:
+            json.dump(SHAPE, f)
+        for form in ("mooncake", "qwen-bailian"):
+            source, path = os.path.join(folder, form + ".jsonl"), os.path.join(folder, form + ".lct")
+            with open(os.path.join(DATA, "workload", form + ".jsonl"), encoding="utf-8") as f, open(source, "w", encoding="utf-8") as out:
+                for row in map(json.loads, f):
+                    row["timestamp"] /= 40  # a minute in a second and a half
+                    out.write(json.dumps(row) + "\n")
+            lmtrace("import", form, source, "--model-shape", shape, "-o", path, "-q")
+            compare_recorded(path)
+
+
 @check
 def fs_directories():
     """One trace, two directories: the same names and sizes, and each side reads what the other wrote."""
