@@ -36,7 +36,7 @@ typedef struct
 {
   WorkSource source;
   const WorkFormat *format;
-  LmtWarnings *warnings;
+  LmtWarnings *warnings; /* (nullable) */
   char *shown;
   LmtSource *bytes;
   GByteArray *line;
@@ -127,7 +127,8 @@ drop (Import *import, const char *reason, const char *detail)
     figures->drops[figures->n_drops++] = (WorkDrop){ reason, 0, import->line_number };
   figures->drops[i].count++;
   figures->dropped++;
-  lmt_warnings_add (import->warnings, reason, text);
+  if (import->warnings != NULL)
+    lmt_warnings_add (import->warnings, reason, text);
   return FALSE;
 }
 
@@ -390,20 +391,16 @@ import_free (WorkSource *source)
   g_free (import);
 }
 
-WorkSource *
-work_import_new (const WorkFormat *format, const char *path, guint32 most_chunks, LmtWarnings *warnings, GError **error)
+/* @bytes becomes the source's. */
+static WorkSource *
+import_new (const WorkFormat *format, LmtSource *bytes, const char *shown, guint32 most_chunks, LmtWarnings *warnings)
 {
-  g_autofree char *shown = g_filename_display_name (path);
-  LmtSource *bytes = lmt_source_open (path, shown, error);
-  Import *import;
+  Import *import = g_new0 (Import, 1);
 
-  if (bytes == NULL)
-    return NULL;
-  import = g_new0 (Import, 1);
   import->source = (WorkSource){ import_peek, import_take, import_done, import_free };
   import->format = format;
   import->warnings = warnings;
-  import->shown = g_steal_pointer (&shown);
+  import->shown = g_strdup (shown);
   import->bytes = bytes;
   import->most_chunks = most_chunks;
   import->line = g_byte_array_new ();
@@ -412,6 +409,21 @@ work_import_new (const WorkFormat *format, const char *path, guint32 most_chunks
   import->sorted = g_array_new (FALSE, FALSE, sizeof (guint64));
   import->hashes = g_hash_table_new_full (NULL, NULL, g_free, NULL);
   return &import->source;
+}
+
+WorkSource *
+work_import_new (const WorkFormat *format, const char *path, guint32 most_chunks, LmtWarnings *warnings, GError **error)
+{
+  g_autofree char *shown = g_filename_display_name (path);
+  LmtSource *bytes = lmt_source_open (path, shown, error);
+
+  return bytes != NULL ? import_new (format, bytes, shown, most_chunks, warnings) : NULL;
+}
+
+WorkSource *
+work_import_new_for_bytes (const WorkFormat *format, gconstpointer data, gsize len, guint32 most_chunks, LmtWarnings *warnings)
+{
+  return import_new (format, lmt_source_new_for_bytes (data, len, "rows"), "rows", most_chunks, warnings);
 }
 
 const WorkImportFigures *

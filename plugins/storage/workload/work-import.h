@@ -57,6 +57,9 @@ typedef struct
 /* Opens the file: plain, gzip or zstd, or `-`. @most_chunks: of a request. */
 WorkSource *work_import_new (const WorkFormat *format, const char *path, guint32 most_chunks, LmtWarnings *warnings,
                              GError **error);
+/* Of bytes that stay the caller's and outlive it: tests. */
+WorkSource *work_import_new_for_bytes (const WorkFormat *format, gconstpointer data, gsize len, guint32 most_chunks,
+                                       LmtWarnings *warnings);
 const WorkImportFigures *work_import_get_figures (WorkSource *source);
 /* (nullable): the file could not be read to its end: `FILE: what: why` */
 const char *work_import_get_error (WorkSource *source);
