@@ -372,6 +372,15 @@ lmt_recorder_get_path (LmtRecorder *recorder)
   return recorder->path;
 }
 
+void
+lmt_recorder_get_start (LmtRecorder *recorder, double *t_mono_start, double *t_wall_start)
+{
+  g_return_if_fail (recorder != NULL && t_mono_start != NULL && t_wall_start != NULL);
+
+  *t_mono_start = recorder->t_mono_start;
+  *t_wall_start = recorder->t_wall_start;
+}
+
 /* ---------------- the end ---------------- */
 
 /* The rings stay with their threads; what they counted stays here. */

@@ -166,6 +166,8 @@ void lmt_recorder_get_stats (LmtRecorder *recorder, LmtRecorderStats *stats);
 /* `3 records, 812 bytes; 0 dropped, 0 encode errors, 0 write errors` (transfer full) */
 char *lmt_recorder_describe (LmtRecorder *recorder);
 const char *lmt_recorder_get_path (LmtRecorder *recorder); /* (transfer none): of the first file */
+/* What the header says of the start, seconds. */
+void lmt_recorder_get_start (LmtRecorder *recorder, double *t_mono_start, double *t_wall_start);
 
 /**
  * lmt_recorder_close: gate off, drains, writes the header if there is none, fsyncs.

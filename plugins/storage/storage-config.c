@@ -266,9 +266,6 @@ check_flags (const StorageFlags *flags, const LmtOptions *options, LmtWarnings *
     return refuse (error, "--verify-data: needs --payload pattern: objects of zeros can't be told apart");
   if (is_given (options, "trace-output") && flags->trace_level == NULL && warnings != NULL)
     lmt_warnings_add (warnings, "no-effect", "--trace-output: has no effect without --trace-level");
-  /* a server's command line can be pasted (cli.md 6); cache events of a replay aren't recorded by this release */
-  if (g_strcmp0 (flags->trace_level, "events") == 0 && warnings != NULL)
-    lmt_warnings_add (warnings, "no-effect", "--trace-level: nothing is recorded: this release records level storage only");
   return TRUE;
 }
 

@@ -73,6 +73,12 @@ typedef struct
   double extra_logging_interval;
   char *trace_level;
   char *trace_output;
+  gint64 trace_schema;
+  guint32 trace_block;
+  guint64 trace_buffer;
+  guint64 trace_rotate;
+  char *trace_instance;
+  char *trace_http;
 } StorageFlags;
 
 extern const LmtOption storage_options[];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage-session.h"
+#include "storage-trace.h"
 
 #include <string.h>
 
@@ -32,11 +33,7 @@ decode (StorageSession *session, guint32 op, const LmtRecord *record, SmCall *ca
   gboolean missing = FALSE;
 
   if (sm_decoder_decode (session->decoder, op, record, call, &missing, &outcome->fault))
-    {
-      if (G_UNLIKELY (session->record != NULL))
-        storage_record_call (session->record, record->qualname, record->args);
-      return TRUE;
-    }
+    return TRUE;
   outcome->fault.number = record->number;
   outcome->fault.offset = record->offset;
   outcome->missing_argument = missing;
@@ -48,6 +45,7 @@ static void
 act (StorageSession *session, const SmCall *call, SmResult *result, LmtOutcome *outcome)
 {
   sm_driver_before (session->driver, session->trace_ns, call);
+  sm_trace_call (call);
   sm_driver_call (session->driver, call, result, &outcome->start_ns, &outcome->end_ns);
 }
 
@@ -142,11 +140,12 @@ submit_prefetch (gpointer user_data, const LmtRecord *record, LmtOutcome *outcom
     return LMT_STATUS_UNDECODABLE;
   if (session->env->dry_run)
     return LMT_STATUS_OK;
-  if (session->flags->bypass_l1)
-    call.look_l1 = FALSE;
   if (session->hashes != NULL)
     storage_hashes_add (session->hashes, record->t_wall, sm_decoder_get_request_id (session->decoder), &call);
   sm_driver_before (session->driver, session->trace_ns, &call);
+  sm_trace_call (&call);
+  if (session->flags->bypass_l1)
+    call.look_l1 = FALSE;
   return storage_prefetch_handler (session, record, &call, outcome);
 }
 
@@ -239,7 +238,8 @@ storage_exit_context (StorageSession *session, const StorageContext *context, gu
   call.keys = context->good ? context->keys : context->good_keys;
   call.n_keys = context->good ? context->n_keys : context->n_good;
   call.readers = 1;
-  act (session, &call, &result, outcome);
+  sm_driver_before (session->driver, session->trace_ns, &call);
+  sm_driver_call (session->driver, &call, &result, &outcome->start_ns, &outcome->end_ns);
   if (!context->good)
     account_returned (session, &call, &result, 1, record);
   sm_driver_after (session->driver);
@@ -254,6 +254,9 @@ read_exit (gpointer user_data, const LmtRecord *record, LmtOutcome *outcome)
 
   if (!decode (session, SM_OP_READ_EXIT, record, &call, outcome))
     return LMT_STATUS_UNDECODABLE;
+  /* The door is the end of the caller's block, whatever the context then has to give back. */
+  if (!session->env->dry_run)
+    sm_trace_call (&call);
   context = storage_contexts_pop (session->contexts, call.keys, call.n_keys);
   if (context == NULL)
     storage_count_anomaly (session, STORAGE_ANOMALY_EXIT_WITHOUT_ENTER, 1, record->number);

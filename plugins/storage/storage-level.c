@@ -92,7 +92,7 @@ storage_free (gpointer user_data)
   storage_prefetches_free (session->prefetches, session->keys);
   storage_state_free (session->state);
   storage_hashes_free (session->hashes, NULL);
-  storage_record_close (session->record, NULL);
+  storage_record_free (session->record);
   g_clear_pointer (&session->sm, lmt_sm_free);
   if (session->l2 != NULL)
     for (guint i = 0; i < session->config->sm.n_l2; i++)
@@ -341,16 +341,44 @@ start_hashes (StorageSession *session, GError **error)
   return session->hashes != NULL;
 }
 
+/* Virtual times: a call's is the recorded one, an event's the manager's. */
+static gint64
+call_time (gpointer data)
+{
+  return ((StorageSession *)data)->trace_ns;
+}
+
+static gint64
+manager_time (gpointer data)
+{
+  StorageSession *session = data;
+
+  return session->driver != NULL ? sm_driver_now (session->driver) : 0;
+}
+
 static gboolean
 start_record (StorageSession *session, GError **error)
 {
-  const StorageFlags *flags = session->flags;
+  gboolean is_events = g_strcmp0 (session->flags->trace_level, "events") == 0;
+  StorageRecordParams params = { .flags = session->flags, .config = session->config };
+  g_autofree guint64 *capacities = g_new0 (guint64, session->config->sm.n_l2 + 1);
 
-  /* --trace-output alone, or the other level: the configuration has said that nothing is recorded. */
-  if (g_strcmp0 (flags->trace_level, "storage") != 0)
+  if (session->flags->trace_level == NULL)
     return TRUE;
-  session->record = storage_record_new (flags->trace_output, session->config, session->env->clock, error);
-  return session->record != NULL;
+  session->trace_clock = (LmtClock){ sizeof (LmtClock), 0, session, is_events ? manager_time : call_time, NULL };
+  if (session->mode == SM_DRIVE_SETTLED)
+    params.clock = &session->trace_clock;
+  params.header = session->env->n_headers > 0 ? session->env->headers[0] : NULL;
+  params.manager_ns = manager_time;
+  params.manager_data = session;
+  params.inputs = session->env->files;
+  session->record = storage_record_new (&params, error);
+  if (session->record == NULL)
+    return FALSE;
+  for (guint i = 0; i < session->config->sm.n_l2; i++)
+    capacities[i] = lmt_l2_get_capacity (session->l2[i]);
+  storage_record_watch (session->record, session->sm, capacities);
+  return TRUE;
 }
 
 static gboolean
@@ -377,6 +405,9 @@ storage_start (gpointer user_data, GError **error)
     say (session, "mlock", "--l1-mlock: the pool stays pageable: %s", denied);
   session->locks = storage_locks_new (session->keys, (gint64)config->sm.read_ttl_s * NS_PER_S);
   session->prefetches = storage_prefetches_new ();
+  /* Before the driver: it hands the manager what the adapters hold already. */
+  if (!start_record (session, error))
+    return FALSE;
   make_driver (session);
   if (session->env->replay != NULL)
     {
@@ -385,7 +416,7 @@ storage_start (gpointer user_data, GError **error)
       memcpy (session->base, totals->status, sizeof session->base);
       session->base_malformed = totals->malformed;
     }
-  if (!start_hashes (session, error) || !start_record (session, error) || !storage_watch_start (session, error))
+  if (!start_hashes (session, error) || !storage_watch_start (session, error))
     return FALSE;
   tell_what_misses_mean (session);
   session->started = TRUE;
@@ -522,7 +553,7 @@ end_logs (StorageSession *session)
       session->failed = TRUE;
       g_clear_error (&error);
     }
-  if (!storage_record_close (g_steal_pointer (&session->record), &error))
+  if (!storage_record_close (session->record, &error))
     {
       say (session, "trace-output", "%s", error->message);
       session->failed = TRUE;
@@ -559,6 +590,7 @@ storage_finish (gpointer user_data, gboolean interrupted)
   if (session->finished)
     return;
   session->finished = TRUE;
+  storage_record_stop_calls (session->record); /* what ends the session is no call of the trace */
   exit_open_contexts (session);
   if (!session->started)
     return;

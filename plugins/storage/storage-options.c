@@ -117,6 +117,17 @@ const LmtOption storage_options[] = {
   SWITCH ("enable-extra-logging", enable_extra_logging, 0, NULL, "Log L1's usage and throughput while running", G_EXTRA),
   ROW (DOUBLE, "extra-logging-interval", extra_logging_interval, 0, "10.0", "(0..", "S", "Log them every S seconds", G_EXTRA),
   ROW (CHOICE, "trace-level", trace_level, 0, NULL, "storage|events", "LEVEL",
-       "Record the replay itself; events is taken and not recorded", G_TRACE),
-  ROW (STRING, "trace-output", trace_output, 0, NULL, "nonempty", "PATH", "Record the replay into PATH", G_TRACE), LMT_OPTION_END
+       "Record the replay itself: the manager's calls, or what it would tell a coordinator", G_TRACE),
+  ROW (STRING, "trace-output", trace_output, 0, NULL, "nonempty", "PATH", "Record the replay into PATH", G_TRACE),
+  ROW (INT, "trace-schema", trace_schema, 0, "1", "1..2", "N", "Write the shapes of LMCache 0.5.6 (1) or of 0.5.7rc3 (2)",
+       G_TRACE),
+  SWITCH ("trace-block", trace_block, 0, NULL, "Let calls wait where they would be dropped: a full buffer", G_TRACE),
+  ROW (SIZE, "trace-buffer", trace_buffer, 0, NULL, "65536..1073741824", "SIZE",
+       "Buffer of each thread (default: 1MiB; level events 64MiB)", G_TRACE),
+  ROW (SIZE, "trace-rotate", trace_rotate, 0, NULL, "4096..", "SIZE", "Go on in PATH.1, PATH.2, … after SIZE bytes each",
+       G_TRACE),
+  ROW (STRING, "trace-instance", trace_instance, 0, "lmtrace", "nonempty", "ID", "Level events: name this instance ID", G_TRACE),
+  ROW (STRING, "trace-http", trace_http, 0, NULL, "nonempty", "HOST:PORT",
+       "Level events: address in the start mark (default: none, port 0)", G_TRACE),
+  LMT_OPTION_END
 };

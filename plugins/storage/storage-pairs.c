@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* --close-pairs: what the records so far opened is ended as the missing calls would have ended it (cli.md 8.7). */
 #include "storage-session.h"
+#include "storage-trace.h"
 
 /* A call of a release counts at most so many locks. */
 #define MAX_LOCKS 128
@@ -13,6 +14,7 @@ make_call (StorageSession *session, const SmCall *call)
   gint64 end_ns;
 
   sm_driver_before (session->driver, session->trace_ns, call);
+  sm_trace_call (call);
   sm_driver_call (session->driver, call, &result, &start_ns, &end_ns);
   sm_driver_after (session->driver);
 }
@@ -27,6 +29,8 @@ close_contexts (StorageSession *session)
       LmtOutcome outcome = { .struct_size = sizeof outcome };
 
       session->closed_contexts++;
+      if (session->started)
+        sm_trace_call (&(SmCall){ .op = SM_OP_READ_EXIT, .keys = context->keys, .n_keys = context->n_keys });
       if (session->started)
         storage_exit_context (session, context, context->record, &outcome);
     }

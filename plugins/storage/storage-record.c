@@ -1,97 +1,194 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage-record.h"
 
+#include <string.h>
 #include <unistd.h>
+
+#include "storage-reporter.h"
+#include "storage-trace.h"
 
 struct _StorageRecord
 {
-  LmtWriter *writer;
-  const LmtClock *clock;
-  gint64 origin_ns;
-  double wall_s; /* at the origin */
+  LmtRecorder *recorder;
+  StorageReporter *reporter; /* level events */
+  char *path;
+};
+
+enum
+{
+  /* One batch of events holds all that was alike since the last flush. */
+  EVENTS_RING_BYTES = 64 * 1024 * 1024,
 };
 
 /* As LMCache's recorder names a file nobody named. */
 static char *
 default_path (void)
 {
+  static guint n_made;
   g_autoptr (GDateTime) now = g_date_time_new_now_utc ();
   g_autofree char *stamp = g_date_time_format (now, "%Y%m%d-%H%M%S");
-  g_autofree char *name = g_strdup_printf ("lmtrace-trace-%d-%s.lct", (int)getpid (), stamp);
+  g_autofree char *more = n_made > 0 ? g_strdup_printf ("-%u", n_made) : g_strdup ("");
+  g_autofree char *name = g_strdup_printf ("lmtrace-trace-%d-%s%s.lct", (int)getpid (), stamp, more);
 
+  n_made++;
   return g_build_filename (g_get_tmp_dir (), name, NULL);
 }
 
-/* SOURCE_DATE_EPOCH, for files that are to come out the same: both start times are it (trace-format.md 10). */
-static gboolean
-fixed_start (double *start_s)
+gboolean
+storage_parse_http (const char *text, char **host, guint *port, GError **error)
 {
-  const char *text = g_getenv ("SOURCE_DATE_EPOCH");
-  guint64 seconds;
+  const char *colon = strrchr (text, ':');
+  guint64 number;
+  gsize len;
 
-  if (text == NULL || !lmt_parse_uint (text, &seconds, NULL))
+  if (colon == NULL || !lmt_parse_uint (colon + 1, &number, NULL) || number > 65535)
+    {
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--trace-http: expected HOST:PORT, found %s", text);
+      return FALSE;
+    }
+  len = (gsize)(colon - text);
+  if (len >= 2 && text[0] == '[' && text[len - 1] == ']')
+    {
+      text++;
+      len -= 2;
+    }
+  *host = g_strndup (text, len);
+  *port = (guint)number;
+  return TRUE;
+}
+
+static void
+set_start (LmtRecorderParams *out, const StorageRecordParams *params)
+{
+  out->clock = params->clock;
+  if (params->clock == NULL || params->header == NULL)
+    return;
+  out->has_start = lmt_header_get_t_mono_start (params->header, &out->t_mono_start)
+                   && lmt_header_get_t_wall_start (params->header, &out->t_wall_start) && lmt_time_is_usable (out->t_mono_start)
+                   && out->t_wall_start >= 0.0 && out->t_wall_start < 4e9;
+}
+
+static gboolean
+open_events (StorageRecord *record, const StorageRecordParams *params, LmtRecorderParams *out, GError **error)
+{
+  const StorageFlags *flags = params->flags;
+  StorageReporterParams reporter = { .config = params->config };
+  g_autofree char *host = NULL;
+  LmtPack meta;
+
+  if (flags->trace_http != NULL && !storage_parse_http (flags->trace_http, &host, &reporter.http_port, error))
     return FALSE;
-  *start_s = (double)seconds;
+  reporter.instance_id = flags->trace_instance;
+  reporter.ip = host != NULL ? host : "";
+  reporter.manager_ns = params->manager_ns;
+  reporter.manager_data = params->manager_data;
+  lmt_pack_init (&meta);
+  storage_reporter_pack_meta (flags->trace_instance, &meta);
+  out->level_meta = lmt_pack_span (&meta);
+  if (out->buffer_bytes == 0)
+    out->buffer_bytes = EVENTS_RING_BYTES;
+  record->recorder = lmt_recorder_new (&storage_events_level, out, error);
+  lmt_pack_clear (&meta);
+  if (record->recorder == NULL)
+    return FALSE;
+  reporter.recorder = record->recorder;
+  reporter.ring_bytes = out->buffer_bytes;
+  record->reporter = storage_reporter_new (&reporter);
   return TRUE;
 }
 
 static gboolean
-write_header (StorageRecord *record, const StorageConfig *config, GError **error)
+open_recorder (StorageRecord *record, const StorageRecordParams *params, GError **error)
 {
-  g_autofree char *json = storage_config_to_json (config, "", 56);
+  const StorageFlags *flags = params->flags;
+  LmtRecorderParams out = { .struct_size = sizeof out };
+  g_autofree char *json = storage_config_to_json (params->config, "", flags->trace_schema == 2 ? 57 : 56);
   g_autofree char *digest = storage_config_digest (json);
-  LmtHeaderFields fields = { .level = "storage", .trace_schema_version = 1 };
 
-  fields.t_mono_start = fixed_start (&fields.t_wall_start) ? fields.t_wall_start : (double)record->origin_ns / 1e9;
-  fields.t_wall_start = record->wall_s;
-  fields.sm_config_json = json;
-  fields.sm_config_digest = digest;
-  return lmt_writer_header (record->writer, &fields, error);
+  out.path = record->path;
+  out.schema = (guint32)flags->trace_schema;
+  out.buffer_bytes = flags->trace_buffer;
+  out.rotate_bytes = flags->trace_rotate;
+  out.inputs = params->inputs;
+  if (flags->trace_block || params->clock != NULL)
+    out.flags |= LMT_RECORDER_BLOCK;
+  set_start (&out, params);
+  if (g_str_equal (flags->trace_level, "events"))
+    {
+      if (!open_events (record, params, &out, error))
+        return FALSE;
+    }
+  else
+    record->recorder = lmt_recorder_new (&sm_trace_level, &out, error);
+  return record->recorder != NULL && lmt_recorder_attach (record->recorder, json, digest, error);
 }
 
 StorageRecord *
-storage_record_new (const char *path, const StorageConfig *config, const LmtClock *clock, GError **error)
+storage_record_new (const StorageRecordParams *params, GError **error)
 {
-  StorageRecord *record = g_new0 (StorageRecord, 1);
-  g_autofree char *made = path == NULL ? default_path () : NULL;
+  StorageRecord *record;
 
-  record->clock = clock;
-  record->origin_ns = lmt_clock_now (clock);
-  if (!fixed_start (&record->wall_s))
-    record->wall_s = (double)g_get_real_time () / 1e6;
-  record->writer = lmt_writer_new (path != NULL ? path : made, error);
-  if (record->writer != NULL && write_header (record, config, error))
+  if (params->flags->trace_level == NULL)
+    return NULL;
+  record = g_new0 (StorageRecord, 1);
+  record->path = params->flags->trace_output != NULL ? g_strdup (params->flags->trace_output) : default_path ();
+  if (!open_recorder (record, params, error))
     {
-      if (made != NULL)
-        g_info ("Recording this replay: file=\"%s\"", made);
-      return record;
+      g_prefix_error (error, "--trace-output: ");
+      storage_record_free (record);
+      return NULL;
     }
-  if (record->writer != NULL)
-    lmt_writer_close (record->writer, NULL);
-  g_free (record);
-  g_prefix_error (error, "--trace-output: ");
-  return NULL;
+  if (params->flags->trace_output == NULL)
+    g_info ("Recording: file=\"%s\"", record->path);
+  return record;
 }
 
-/* An error sticks in the writer; close tells it. */
 void
-storage_record_call (StorageRecord *record, LmtSpan qualname, LmtSpan args)
+storage_record_watch (StorageRecord *record, LmtSm *sm, const guint64 *l2_capacity)
 {
-  double since_s = (double)(lmt_clock_now (record->clock) - record->origin_ns) / 1e9;
+  if (record != NULL && record->reporter != NULL)
+    storage_reporter_start (record->reporter, sm, l2_capacity);
+}
 
-  lmt_writer_record (record->writer, MAX (since_s, 0.0), record->wall_s + since_s, qualname, args, NULL);
+void
+storage_record_stop_calls (StorageRecord *record)
+{
+  if (record != NULL && record->reporter == NULL)
+    lmt_recorder_close (record->recorder, NULL);
 }
 
 gboolean
 storage_record_close (StorageRecord *record, GError **error)
 {
-  gboolean ok;
-
   if (record == NULL)
     return TRUE;
-  ok = lmt_writer_close (record->writer, error);
+  if (record->reporter != NULL)
+    storage_reporter_stop (record->reporter);
+  if (lmt_recorder_close (record->recorder, error))
+    return TRUE;
+  g_prefix_error (error, "--trace-output: ");
+  return FALSE;
+}
+
+void
+storage_record_free (StorageRecord *record)
+{
+  if (record == NULL)
+    return;
+  storage_reporter_free (record->reporter);
+  lmt_recorder_free (record->recorder);
+  g_free (record->path);
   g_free (record);
-  if (!ok)
-    g_prefix_error (error, "--trace-output: ");
-  return ok;
+}
+
+void
+storage_record_get_stats (StorageRecord *record, LmtRecorderStats *stats)
+{
+  lmt_recorder_get_stats (record->recorder, stats);
+}
+
+const char *
+storage_record_get_path (StorageRecord *record)
+{
+  return record->path;
 }

@@ -75,6 +75,7 @@ typedef struct
   StorageState *state;
   StorageHashes *hashes;   /* (nullable) */
   StorageRecord *record;   /* (nullable) */
+  LmtClock trace_clock;    /* of the record, where times are virtual */
   StoragePrepare *prepare; /* (nullable): --prepare, --prepare-only */
   guint8 *readable;        /* scratch of the enter handler */
   guint cap_readable;

@@ -263,10 +263,6 @@ def test_records_itself(folder):
         expect(fixed.code == 0 and struct.unpack(">d", head[at + 1 : at + 9])[0] == 1758400000.0, name)
     alone = Run(EDGE, *LRU, "--speed", "0", "--trace-output", os.path.join(folder, "no.lct"), folder=folder)
     expect(alone.code == 0 and "--trace-output" in alone.err and not os.path.exists(os.path.join(folder, "no.lct")), alone.err)
-    other = os.path.join(folder, "events.lct")
-    pasted = Run(EDGE, *LRU, "--speed", "0", "--trace-level", "events", "--trace-output", other, folder=folder)
-    expect(pasted.code == 0 and pasted.err.count("--trace-level: nothing is recorded") == 1, pasted.err)
-    expect(not os.path.exists(other), "made a file of the level that isn't recorded")
 
 
 def test_metrics_while_running(folder):
