@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -152,6 +153,22 @@ def changed(folder, **members):
     with open(path, "w", encoding="utf-8") as file:
         json.dump({k: v for k, v in workload.items() if v is not None}, file)
     return path
+
+
+@tests
+def doc_example(folder):
+    """What doc/workloads.md shows is taken."""
+    with open(os.path.join(os.environ["LMT_SOURCE_DIR"], "doc", "workloads.md"), encoding="utf-8") as file:
+        text = file.read()
+    path = os.path.join(folder, "desk.json")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(re.search(r"\n(    \{\n      \"schema\".*?\n    \}\n)", text, re.S).group(1))
+    _, metrics = record(folder, path)
+    true(metrics["tiers"]["l2_hits"] > 0)
+    for preset in PRESETS:
+        contains(text, "| `%s` |" % preset)
+    for name in os.listdir(os.path.join(os.environ["LMT_SOURCE_DIR"], "data", "models")):
+        contains(text, "`%s`" % name[:-len(".json")])
 
 
 @tests
