@@ -86,7 +86,31 @@ replay_encode_segment (const char *text, gsize len, gsize max)
   return g_string_free (out, FALSE);
 }
 
-/* Name and path of this round. R13: an id with a slash never reaches a route of the reference's. */
+/* The segment by which a coordinator knows the id: it trims what it registers (R13). NULL: an id with a slash, or of white space
+ * alone, never reaches a route. (transfer full) */
+static char *
+make_path (ReplayFeed *feed, ReplayInstance *instance)
+{
+  const char *start = instance->name, *end = instance->name + instance->name_len;
+  if (memchr (start, '/', instance->name_len) != NULL || memchr (start, '\0', instance->name_len) != NULL)
+    return NULL;
+  while (start < end && g_unichar_isspace (g_utf8_get_char (start)))
+    start = g_utf8_next_char (start);
+  while (end > start && g_unichar_isspace (g_utf8_get_char (g_utf8_prev_char (end))))
+    end = g_utf8_prev_char (end);
+  if ((gsize)(end - start) != instance->name_len && !instance->warned_trim)
+    {
+      g_autofree char *text
+          = g_strdup_printf ("\"%s\": a coordinator registers this id without the white space around it, and takes "
+                             "its events as those of another instance",
+                             instance->shown);
+      instance->warned_trim = TRUE;
+      lmt_warnings_add (feed->warnings, "id", text);
+    }
+  return end > start ? replay_encode_segment (start, (gsize)(end - start), feed->config->max_path) : NULL;
+}
+
+/* Name and path of this round. */
 static void
 name_instance (ReplayFeed *feed, ReplayInstance *instance)
 {
@@ -107,11 +131,9 @@ name_instance (ReplayFeed *feed, ReplayInstance *instance)
   g_free (instance->path);
   g_free (instance->shown);
   instance->name_len = name->len;
-  instance->path = memchr (name->str, '/', name->len) != NULL || memchr (name->str, '\0', name->len) != NULL
-                       ? NULL
-                       : replay_encode_segment (name->str, name->len, config->max_path);
   instance->shown = replay_clean (name->str, name->len, 256);
   instance->name = g_string_free (name, FALSE);
+  instance->path = make_path (feed, instance);
 }
 
 static ReplayInstance *

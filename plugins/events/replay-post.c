@@ -60,7 +60,7 @@ char *
 replay_clean (const char *text, gsize len, gsize max)
 {
   gboolean cut = len > max;
-  g_autofree char *valid = g_utf8_make_valid (text, (gssize)MIN (len, max));
+  g_autofree char *valid = g_utf8_make_valid (text != NULL ? text : "", text != NULL ? (gssize)MIN (len, max) : 0);
   GString *out = g_string_sized_new (64);
   for (const char *p = valid; *p != '\0'; p = g_utf8_next_char (p))
     {

@@ -102,6 +102,7 @@ typedef struct
   gboolean last_is_stop;
   gboolean shared;
   gboolean warned_path;
+  gboolean warned_trim;
   gboolean left_out; /* the selection left a batch out since the last one that was taken */
   /* resume */
   gboolean has_held;
