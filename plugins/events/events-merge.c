@@ -288,7 +288,7 @@ input_new (EventsMerge *merge, const char *path, GError **error)
       input->reader = lmt_reader_open (input->spool != NULL ? input->spool : path, error);
       if (input->reader != NULL)
         {
-          lmt_reader_set_max_frame (input->reader, merge->config.max_frame > 0 ? merge->config.max_frame : MAX_FRAME);
+          lmt_reader_set_max_frame (input->reader, merge->config.max_frame);
           lmt_reader_set_resync (input->reader, merge->config.allow_damaged);
           lmt_reader_set_fault_func (input->reader, on_fault, input);
         }
@@ -318,6 +318,27 @@ note_tail (Input *input)
         info->tail_offset, info->tail_bytes);
 }
 
+/* A whole frame that is longer than what is taken is no torn tail (B6). The reader takes what its buffer holds anyway. */
+static gboolean
+check_frame_limit (Input *input, GError **error)
+{
+  const LmtReaderStats *stats = lmt_reader_get_stats (input->reader);
+  guint64 limit = input->merge->config.max_frame, found = input->record.body.len, offset = input->record.offset;
+  if (!input->has_record)
+    {
+      gboolean whole = (stats->tail == LMT_TAIL_SHORT_BODY || stats->tail == LMT_TAIL_CORRUPT)
+                       && input->info.size >= stats->tail_offset + LMT_FRAME_PREFIX_BYTES + stats->tail_promised;
+      found = whole ? stats->tail_promised : 0;
+      offset = stats->tail_offset;
+    }
+  if (found <= limit)
+    return TRUE;
+  return refuse (input, LMT_ERROR_CORRUPT, (gint64)offset, error,
+                 "frame at offset %" G_GUINT64_FORMAT ": expected at most %" G_GUINT64_FORMAT
+                 " bytes (--max-frame), found %" G_GUINT64_FORMAT,
+                 offset, limit, found);
+}
+
 /* The next record of a file. -1: @error. */
 static int
 input_step (Input *input, GError **error)
@@ -330,6 +351,8 @@ input_step (Input *input, GError **error)
       refuse (input, LMT_ERROR_CORRUPT, (gint64)input->fault_offset, error, "%s", input->fault);
       return -1;
     }
+  if (!check_frame_limit (input, error))
+    return -1;
   if (!input->has_record)
     {
       if (!lmt_reader_finish (input->reader, error))
@@ -518,6 +541,8 @@ events_merge_new (const char *const *paths, const EventsMergeConfig *config, GEr
   g_autoptr (EventsMerge) merge = g_new0 (EventsMerge, 1);
   guint n_stdin = 0;
   merge->config = *config;
+  if (merge->config.max_frame == 0)
+    merge->config.max_frame = MAX_FRAME;
   merge->inputs = g_ptr_array_new_with_free_func (input_free);
   for (guint i = 0; paths[i] != NULL; i++)
     {

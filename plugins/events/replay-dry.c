@@ -127,8 +127,7 @@ take_batch (Dry *dry, const ReplayItem *item)
       return;
     }
   const EventsStream *before = events_gate_get (events_views_get_gate (dry->views), batch.instance);
-  gint64 last
-      = before != NULL && before->known && !before->departed && before->incarnation == batch.incarnation ? before->last_seq : 0;
+  gint64 last = before != NULL && before->known && before->incarnation == batch.incarnation ? before->last_seq : 0;
   if (!events_views_ingest (dry->views, &batch, 1, 0, &counts))
     {
       dry->full = TRUE;

@@ -701,10 +701,16 @@ void
 replay_append_registration (GString *out, const ReplayInstance *instance, const char *mode)
 {
   const char *ip = instance->ip != NULL && instance->ip[0] != '\0' && strcmp (mode, "loopback") != 0 ? instance->ip : "127.0.0.1";
+  const char *end = ip + strlen (ip);
+  /* LMCache's client trims the address before it sends it. */
+  while (ip < end && g_unichar_isspace (g_utf8_get_char (ip)))
+    ip = g_utf8_next_char (ip);
+  while (end > ip && g_unichar_isspace (g_utf8_get_char (g_utf8_prev_char (end))))
+    end = g_utf8_prev_char (end);
   g_string_append (out, "{\"instance_id\":\"");
   lmt_json_append_escaped (out, instance->name, instance->name_len);
   g_string_append (out, "\",\"ip\":\"");
-  lmt_json_append_escaped (out, ip, strlen (ip));
+  lmt_json_append_escaped (out, ip, (gsize)(end - ip));
   g_string_append_printf (
       out, "\",\"http_port\":%" G_GINT64_FORMAT ",\"metadata\":{},\"p2p_advertised_url\":\"\",\"mq_port\":%" G_GINT64_FORMAT "}",
       instance->http_port, instance->mq_port);

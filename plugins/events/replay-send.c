@@ -286,6 +286,17 @@ settle (Sender *sender, ReplayJob *job)
 
 /* -------- positions -------- */
 
+/* What a job holds is not done, nor what its files hold behind it. */
+static void
+hold_back (const ReplayJob *job, guint64 *done)
+{
+  for (guint i = 0; job != NULL && i < job->sents->len; i++)
+    {
+      const ReplaySent *sent = &g_array_index (job->sents, ReplaySent, i);
+      done[sent->file] = MIN (done[sent->file], sent->number - 1);
+    }
+}
+
 static gboolean
 write_position (Sender *sender, GError **error)
 {
@@ -295,14 +306,9 @@ write_position (Sender *sender, GError **error)
   if (done == NULL)
     return TRUE;
   for (GList *at = sender->outstanding.head; at != NULL; at = at->next)
-    {
-      const ReplayJob *job = at->data;
-      for (guint i = 0; i < job->sents->len; i++)
-        {
-          const ReplaySent *sent = &g_array_index (job->sents, ReplaySent, i);
-          done[sent->file] = MIN (done[sent->file], sent->number - 1);
-        }
-    }
+    hold_back (at->data, done);
+  for (guint i = 0; i < sender->n_lanes; i++)
+    hold_back (sender->pending[i], done);
   return replay_position_write (sender->run->position, sender->config->position, sender->feed, sender->beat, done, error);
 }
 
@@ -613,7 +619,6 @@ pace (Sender *sender, const ReplayItem *item)
 static gboolean
 is_wanted (Sender *sender, const ReplayItem *item)
 {
-  sender->dispatched[item->file] = item->number;
   if (sender->run->resume != NULL && item->round == 0)
     {
       const ReplayInstance *instance = item->instance;
@@ -695,12 +700,16 @@ run_pass (Sender *sender, GError **error)
   while (!sender->stopped && !is_interrupted (sender) && (got = replay_feed_next (sender->feed, &item, error)) > 0)
     {
       watch_rounds (sender, &item, &round);
-      if (!is_wanted (sender, &item))
-        continue;
-      pace (sender, &item);
-      if (sender->stopped || is_interrupted (sender))
-        break;
-      send_item (sender, &item);
+      if (is_wanted (sender, &item))
+        {
+          pace (sender, &item);
+          if (sender->stopped || is_interrupted (sender))
+            break;
+          send_item (sender, &item);
+        }
+      /* A mark may not have been sent, when what stood before it failed. */
+      if (!sender->stopped)
+        sender->dispatched[item.file] = item.number;
     }
   if (got == 0 && !is_interrupted (sender))
     flush_all (sender);
@@ -721,7 +730,8 @@ resume (Sender *sender)
                                   .incarnation = instance->held.incarnation,
                                   .last_seq = instance->held.seq,
                                   .departed = instance->held.departed,
-                                  .known = instance->held.known,
+                                  .departed_incarnation = instance->held.incarnation,
+                                  .known = instance->held.known && !instance->held.departed,
                                   .last_dropped = -1 };
           events_gate_restore (sender->gate, &stream);
           instance->acked = instance->held;

@@ -15,6 +15,14 @@ typedef struct
   gint64 low, high;
 } Range;
 
+/* An instance's last start mark so far; @live: no stop mark came behind it. */
+typedef struct
+{
+  gboolean live;
+  char *ip;
+  gint64 http_port, mq_port;
+} Start;
+
 typedef struct
 {
   ReplayFeed *feed;
@@ -27,9 +35,15 @@ typedef struct
   EventsProblems problems;
   GString *json;
   GArray *ranges; /* Range */
-  GArray *live;   /* gboolean per instance: started and not stopped so far */
+  GArray *starts; /* Start, per instance */
   gint64 lowest, highest;
 } Pass;
+
+static void
+start_clear (gpointer data)
+{
+  g_free (((Start *)data)->ip);
+}
 
 static void
 finding_clear (gpointer data)
@@ -138,11 +152,28 @@ is_held (Pass *pass, const ReplayItem *item)
          || (item->incarnation == held->incarnation && ((held->departed && !held->known) || item->seq <= held->seq));
 }
 
+/* What a registration would say from here on. */
+static void
+note_start (Start *start, const ReplayItem *item)
+{
+  if (item->kind == REPLAY_STOP)
+    start->live = FALSE;
+  if (item->kind != REPLAY_START || item->bad != NULL)
+    return;
+  g_free (start->ip);
+  start->live = item->http_port > 0;
+  start->ip = g_strndup ((const char *)item->ip.data, item->ip.len);
+  start->http_port = item->http_port;
+  start->mq_port = item->mq_port;
+}
+
 static void
 note_resume (Pass *pass, ReplayItem *item)
 {
   ReplayInstance *instance = item->instance;
-  gboolean *live = &g_array_index (pass->live, gboolean, instance->number);
+  while (pass->starts->len <= instance->number)
+    g_array_append_vals (pass->starts, &(Start){ 0 }, 1);
+  Start *start = &g_array_index (pass->starts, Start, instance->number);
   if (!instance->has_held)
     {
       const ReplayCursor *cursor = g_hash_table_lookup (pass->resume->cursors, instance->name);
@@ -150,10 +181,7 @@ note_resume (Pass *pass, ReplayItem *item)
         instance->held = *cursor;
       instance->has_held = cursor != NULL;
     }
-  if (item->kind == REPLAY_START)
-    *live = item->http_port > 0;
-  else if (item->kind == REPLAY_STOP)
-    *live = FALSE;
+  note_start (start, item);
   gboolean held = is_held (pass, item);
   /* Of one that departed there, the stop mark behind what is held is held, too. */
   if (!held && item->kind == REPLAY_STOP && pass->resume->from_streams && instance->has_held && instance->held.departed
@@ -166,19 +194,13 @@ note_resume (Pass *pass, ReplayItem *item)
       return;
     }
   instance->resume_after = item->n + 1;
-  instance->register_first = *live;
+  instance->register_first = start->live;
+  g_free (instance->ip);
+  instance->ip = g_strdup (start->ip);
+  instance->http_port = start->http_port;
+  instance->mq_port = start->mq_port;
   if (item->kind == REPLAY_BATCH)
     instance->stopped_after_held = FALSE;
-}
-
-/* The last start mark before the point of resumption is what a registration says. */
-static void
-keep_start (ReplayInstance *instance, const ReplayItem *item)
-{
-  g_free (instance->ip);
-  instance->ip = g_strndup ((const char *)item->ip.data, item->ip.len);
-  instance->http_port = item->http_port;
-  instance->mq_port = item->mq_port;
 }
 
 /* -------- one record -------- */
@@ -245,17 +267,8 @@ look_at (Pass *pass, ReplayItem *item)
     {
       instance->last_n = item->round_n;
       instance->last_is_stop = item->kind == REPLAY_STOP;
-      while (pass->live->len <= instance->number)
-        g_array_append_vals (pass->live, &(gboolean){ FALSE }, 1);
       if (pass->resume != NULL)
-        {
-          gboolean marks = item->kind == REPLAY_START && item->bad == NULL;
-          note_resume (pass, item);
-          if (marks && instance->resume_after == item->n + 1)
-            keep_start (instance, item);
-          else if (marks && instance->resume_after > 0 && instance->ip == NULL)
-            keep_start (instance, item);
-        }
+        note_resume (pass, item);
     }
   if (item->bad != NULL)
     {
@@ -323,9 +336,10 @@ replay_survey_new (ReplayFeed *feed, const LmtCommandContext *context, const Rep
                 .arena = events_arena_new (0),
                 .json = g_string_sized_new (4096),
                 .ranges = g_array_new (FALSE, FALSE, sizeof (Range)),
-                .live = g_array_new (FALSE, FALSE, sizeof (gboolean)),
+                .starts = g_array_new (FALSE, FALSE, sizeof (Start)),
                 .lowest = G_MAXINT64,
                 .highest = G_MININT64 };
+  g_array_set_clear_func (pass.starts, start_clear);
   events_problems_init (&pass.problems, 1);
   replay_feed_set_rounds (feed, 1);
   gboolean ok = run_pass (&pass, context->interrupts, error);
@@ -339,7 +353,7 @@ replay_survey_new (ReplayFeed *feed, const LmtCommandContext *context, const Rep
   events_arena_free (pass.arena);
   g_string_free (pass.json, TRUE);
   g_array_unref (pass.ranges);
-  g_array_unref (pass.live);
+  g_array_unref (pass.starts);
   if (!ok)
     return NULL;
   replay_feed_set_rounds (feed, config->loops);

@@ -24,6 +24,7 @@ class Gate:
 
     def __init__(self):
         self.cursors = {}
+        self.departed = {}
 
     def post(self, body):
         counts = {"applied": 0, "duplicates": 0, "stale": 0}
@@ -45,7 +46,8 @@ class Gate:
         if call.method == "POST" and call.path == "/instances":
             return Reply(200, {"instance_id": json.loads(call.body)["instance_id"], "re_registered": False})
         if call.method == "DELETE":
-            self.cursors.pop(call.path.rsplit("/", 1)[1], None)
+            name = call.path.rsplit("/", 1)[1]
+            self.departed[name] = self.cursors.pop(name, None)
             return Reply(204)
         return Reply(404, {"detail": "Not Found"})
 

@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cli"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from lib import DATA, Tests, equal, lines, lmtrace, true
-from scripted import Gate, Reply, Scripted
+from scripted import Gate, Reply, Scripted, nobody_there
 
 EVENTS = os.path.join(DATA, "events")
 test = Tests()
@@ -76,7 +76,10 @@ def recorded(calls):
 def same_calls(found, expected, name):
     equal([(c.method, c.path) for c in found], [(c["method"], c["path"]) for c in expected], name)
     for call, want in zip(found, expected):
-        equal(call.json, want.get("body"), name)
+        body = want.get("body")
+        if body and body.get("chunk_size", 0) is None:  # a field of 0.5.7 that says nothing
+            del body["chunk_size"]
+        equal(call.json, body, name)
         if want.get("body") is not None:
             equal(call.headers.get("Content-Type"), want.get("content_type", "application/json"), name)
 
@@ -95,6 +98,11 @@ def overall(text):
     return "\n".join(line for line in kept if not re.fullmatch("=+", line)) + "\n"
 
 
+def ask(folder):
+    """What tells a coordinator of 0.5.7 from one of 0.5.6."""
+    return lambda call: Reply(405, {}) if folder == "rc3" and call.path == "/config/chunk-size" else nobody_there(call)
+
+
 def replay(folder, name, case, more=()):
     cwd = os.path.join(EVENTS, folder)
     return lmtrace("replay-events", *files_of(case, cwd), *arguments(case, server.url), *more, cwd=cwd)
@@ -102,7 +110,7 @@ def replay(folder, name, case, more=()):
 
 def check(folder, name, case):
     expected, calls = case["replay"], case.get("calls", [])
-    server.script(recorded(calls))
+    server.script(recorded(calls), ask(folder))
     if name in REFUSED:
         run = replay(folder, name, case)
         equal((run.code, run.out, server.calls), (2, b"", []), name + repr(run))
@@ -137,7 +145,7 @@ def check(folder, name, case):
         equal({k: metrics[v] for k, v in KEYS.items()}, expected["summary"], name)
     if expected["exit"] == 1:
         true("Stopped" in run.text and len(lines(run.errors)) >= 1, name + repr(run))
-        server.script(recorded(calls))
+        server.script(recorded(calls), ask(folder))
         equal(replay(folder, name, case, more + ["--compat", "lmcache"]).out, b"", name)
 
 
