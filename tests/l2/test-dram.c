@@ -4,51 +4,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "../count-mallocs.h"
 #include "l2-rig.h"
-
-/* -------- allocations are counted -------- */
-
-extern void *__libc_malloc (size_t);
-extern void *__libc_calloc (size_t, size_t);
-extern void *__libc_realloc (void *, size_t);
-
-/* The sanitizers bring their own. */
-#ifdef __has_feature
-#  if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#    define OWN_MALLOC 0
-#  endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#  define OWN_MALLOC 0
-#endif
-#ifndef OWN_MALLOC
-#  define OWN_MALLOC 1
-#endif
-
-#if OWN_MALLOC
-static guint64 n_allocations;
-
-void *
-malloc (size_t n)
-{
-  n_allocations++;
-  return __libc_malloc (n);
-}
-
-void *
-calloc (size_t n, size_t m)
-{
-  n_allocations++;
-  return __libc_calloc (n, m);
-}
-
-void *
-realloc (void *at, size_t n)
-{
-  n_allocations++;
-  return __libc_realloc (at, n);
-}
-#endif
 
 enum
 {
@@ -99,11 +56,15 @@ finish (Rig *rig, Batch *batch)
     }
 }
 
-#if OWN_MALLOC
 /* Stores, lookups, loads and deletes of a warm set allocate nothing. */
 static void
 test_no_allocation (gconstpointer data)
 {
+  if (!mallocs_are_counted ())
+    {
+      g_test_skip ("malloc is a sanitizer's or valgrind's");
+      return;
+    }
   char buffer[4096];
   Rig rig;
   rig_open (&rig, "%s", (const char *)data);
@@ -117,7 +78,7 @@ test_no_allocation (gconstpointer data)
   for (guint round = 0; round < 200; round++)
     {
       if (round == 3)
-        before = n_allocations;
+        before = n_mallocs;
       Batch *const batches[] = { &store, &lookup, &load, &delete };
       for (guint i = 0; i < G_N_ELEMENTS (batches); i++)
         {
@@ -127,15 +88,12 @@ test_no_allocation (gconstpointer data)
             lmt_l2_unlock (rig.l2, batches[i]->keys, N_KEYS);
         }
     }
-  guint64 made = n_allocations - before;
+  guint64 made = n_mallocs - before;
   g_assert_cmpuint (before, >, 100); /* they are counted */
   g_assert_cmpuint (made, ==, 0);
   rig_close (&rig);
 }
 
-#endif
-
-#if OWN_MALLOC
 /* The same through a ring (or threads): whatever engine there is. */
 static void
 test_no_allocation_fs (void)
@@ -145,7 +103,6 @@ test_no_allocation_fs (void)
   test_no_allocation (json);
   remove_tree (dir);
 }
-#endif
 
 /* -------- delays -------- */
 
@@ -275,7 +232,7 @@ test_too_much (void)
   g_assert_true (g_str_has_prefix (error->message, "dram: max_size_gb: 4e+05 GiB asked, ")
                  && g_str_has_suffix (error->message, " GiB free"));
   g_clear_error (&error);
-#if OWN_MALLOC /* a limit the sanitizers themselves would not survive */
+#if LMT_COUNTS_MALLOCS /* a limit the sanitizers themselves would not survive */
   struct rlimit before, small;
   g_assert_cmpint (getrlimit (RLIMIT_DATA, &before), ==, 0);
   small = before;
@@ -357,13 +314,11 @@ int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
-#if OWN_MALLOC
   g_test_add_data_func ("/dram/no-allocation/null", "{\"type\":\"null\"}", test_no_allocation);
   g_test_add_data_func ("/dram/no-allocation/dram", "{\"type\":\"dram\",\"max_size_gb\":0.01}", test_no_allocation);
   g_test_add_func ("/dram/no-allocation/fs", test_no_allocation_fs);
   g_test_add_data_func ("/dram/no-allocation/slow", "{\"type\":\"dram\",\"max_size_gb\":0.01,\"latency_us\":1}",
                         test_no_allocation);
-#endif
   g_test_add_func ("/dram/delays", test_delays);
   g_test_add_func ("/dram/jitter", test_jitter);
   g_test_add_func ("/dram/close", test_close);

@@ -5,64 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../count-mallocs.h"
 #include "harness.h"
 
-static guint64 n_allocations;
 static guint64 at_last_round;
 static guint64 at_end;
 static guint64 first_of_last;
 static guint64 last_of_last;
 
-#ifdef LMT_COUNT_MALLOCS
-extern void *__libc_malloc (size_t size);
-extern void *__libc_calloc (size_t n, size_t size);
-extern void *__libc_realloc (void *memory, size_t size);
-extern void *__libc_memalign (size_t alignment, size_t size);
-
-void *
-malloc (size_t size)
-{
-  __atomic_add_fetch (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_malloc (size);
-}
-
-void *
-calloc (size_t n, size_t size)
-{
-  __atomic_add_fetch (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_calloc (n, size);
-}
-
-void *
-realloc (void *memory, size_t size)
-{
-  __atomic_add_fetch (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_realloc (memory, size);
-}
-
-void *
-aligned_alloc (size_t alignment, size_t size)
-{
-  __atomic_add_fetch (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_memalign (alignment, size);
-}
-
-int
-posix_memalign (void **memory, size_t alignment, size_t size)
-{
-  __atomic_add_fetch (&n_allocations, 1, __ATOMIC_RELAXED);
-  *memory = __libc_memalign (alignment, size);
-  return *memory == NULL;
-}
-#endif
-
 static void
 on_line (const LmtReplayLine *line, gpointer data)
 {
   if (line->number == first_of_last)
-    at_last_round = n_allocations;
+    at_last_round = n_mallocs;
   if (line->number == last_of_last)
-    at_end = n_allocations;
+    at_end = n_mallocs;
 }
 
 /* What the last of @rounds allocated between its first and its last record. */
@@ -76,10 +33,11 @@ count_last_round (const char *trace, guint rounds, const char *const *flags)
   g_autofree char *text = g_strdup_printf ("%u", rounds);
   Harness harness;
 
-#ifndef LMT_COUNT_MALLOCS
-  g_test_skip ("malloc is a sanitizer's");
-  return;
-#endif
+  if (!mallocs_are_counted ())
+    {
+      g_test_skip ("malloc is a sanitizer's or valgrind's");
+      return;
+    }
   g_ptr_array_add (words, path);
   for (guint i = 0; flags[i] != NULL; i++)
     g_ptr_array_add (words, (gpointer)flags[i]);
