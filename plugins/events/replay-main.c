@@ -424,9 +424,9 @@ replay_events_run (const LmtCommandContext *context, GError **error)
 }
 
 static const char *const examples[] = {
-  "lmtrace replay-events node-a.lct node-b.lct --coordinator-url http://127.0.0.1:9300",
+  "lmtrace replay-events a.lct b.lct --coordinator-url http://127.0.0.1:9300",
   "lmtrace replay-events node-*.lct --dry-run",
-  "lmtrace replay-events run.lct --coordinator-url unix:/run/coordinator.sock --speed 1 --position run.pos --on-error retry",
+  "lmtrace replay-events a.lct --coordinator-url unix:/run/c.sock --speed 1",
   NULL,
 };
 
