@@ -321,7 +321,9 @@ lmt_trace_file_room (const LmtTraceFile *file)
   if (file->rotate_bytes == 0 || file->packing != PLAIN)
     return G_MAXSIZE;
   if (file->offset >= file->rotate_bytes)
-    return file->empty ? 1 : file->rotate_bytes;
+    return file->empty || file->header == NULL || file->header->len >= file->rotate_bytes
+               ? 1
+               : file->rotate_bytes - file->header->len;
   return file->rotate_bytes - file->offset;
 }
 

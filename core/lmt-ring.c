@@ -295,6 +295,17 @@ wait_for_room (LmtRing *ring, guint64 end)
   return TRUE;
 }
 
+static gboolean
+make_room (LmtRing *ring, guint64 end)
+{
+  /* A recorder that closes while a call waits has lost nothing it was open for. */
+  if (ring->block)
+    return wait_for_room (ring, end);
+  count (&ring->dropped);
+  lmt_trace_wake (&hub.slots[ring->bit]);
+  return FALSE;
+}
+
 /* Room for a copy of @bytes in one piece, or NULL: dropped and counted. */
 static LmtRingEvent *
 reserve (LmtRing *ring, gsize bytes)
@@ -311,12 +322,8 @@ reserve (LmtRing *ring, gsize bytes)
     }
   need = sizeof (LmtRingEvent) + ((bytes + LMT_RING_ALIGN - 1) & ~(guint64)(LMT_RING_ALIGN - 1));
   ring->begun = need <= rest ? head : head + rest;
-  if (G_UNLIKELY (!has_room (ring, ring->begun + need)) && (!ring->block || !wait_for_room (ring, ring->begun + need)))
-    {
-      count (&ring->dropped);
-      lmt_trace_wake (&hub.slots[ring->bit]);
-      return NULL;
-    }
+  if (G_UNLIKELY (!has_room (ring, ring->begun + need)) && !make_room (ring, ring->begun + need))
+    return NULL;
   if (G_UNLIKELY (need > rest))
     {
       LmtRingEvent *skip = (LmtRingEvent *)(void *)(ring->data + place);
