@@ -153,7 +153,7 @@ events_views_lookup_groups (EventsViews *views, const EventsKey *key, gint64 exc
     }
 }
 
-/* The first place in the list whose key is not older than @serial. */
+/* The first key in the list that is not older than @serial; the end if there is none. */
 static guint64
 find_place (const EventsViews *views, guint64 serial)
 {

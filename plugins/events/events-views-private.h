@@ -237,7 +237,11 @@ void events_item_free (EventsViews *views, guint32 item);
 void events_key_fill (EventsViews *views, guint32 key, EventsKey *out);
 
 /* ---- events-views.c ---- */
-void events_views_list_key (EventsViews *views, guint32 key);    /* puts it at the end of the insertion order */
+void events_views_list_key (EventsViews *views, guint32 key); /* puts it at the end of the insertion order */
+void events_views_squeeze (EventsViews *views);               /* afterwards a listed key's order counts from 1 without holes */
+guint32 events_views_item_at (const EventsViews *views, guint32 key, guint32 seat); /* directory's or usage's */
+/* The item of @key that puts it into @instance's L1 index, other than @except. */
+guint32 events_views_index_item_of (const EventsViews *views, guint32 key, guint32 instance, guint32 except);
 void events_views_index_item (EventsViews *views, guint32 item); /* into the L1 index of its instance */
 void events_views_count_item (EventsViews *views, guint32 item, guint32 flag, int sign);
 void events_views_show_instance (EventsViews *views, guint32 number);

@@ -91,8 +91,8 @@ events_views_set_funcs (EventsViews *views, EventsFencedFunc fenced, EventsGapFu
 /* ---- the directory's list ---- */
 
 /* Squeezes the holes out; a reader finds its place again by the serial. */
-static void
-squeeze_order (EventsViews *views)
+void
+events_views_squeeze (EventsViews *views)
 {
   guint64 n = 1;
 
@@ -114,7 +114,7 @@ events_views_list_key (EventsViews *views, guint32 number)
   if (views->order_n == views->order_allocated)
     {
       if (views->num_keys < views->order_n / 2)
-        squeeze_order (views);
+        events_views_squeeze (views);
       else
         {
           views->order = lmt_pages_renew (guint32, views->order, views->order_allocated, views->order_allocated * 2);
@@ -201,8 +201,8 @@ set_size (EventsViews *views, guint32 number, gint64 size_bytes)
 /* ---- the L1 index ---- */
 
 /* The item of @key that puts it into @instance's index, other than @except. */
-static guint32
-index_item_of (const EventsViews *views, guint32 key, guint32 instance, guint32 except)
+guint32
+events_views_index_item_of (const EventsViews *views, guint32 key, guint32 instance, guint32 except)
 {
   for (guint32 i = views->keys.at[key].items; i != 0; i = views->items.at[i].next)
     if (i != except && (views->items.at[i].flags & EVENTS_ITEM_INDEX)
@@ -248,7 +248,7 @@ events_views_index_item (EventsViews *views, guint32 number)
 
   if (item->flags & EVENTS_ITEM_INDEX)
     return;
-  const guint32 other = index_item_of (views, item->key, instance, number);
+  const guint32 other = events_views_index_item_of (views, item->key, instance, number);
   link_item (views, number);
   if (other == 0)
     views->instances.at[instance].l1_keys++;
@@ -257,6 +257,23 @@ events_views_index_item (EventsViews *views, guint32 number)
       unlink_item (views, other);
       events_item_free (views, other);
     }
+}
+
+/* Strictly a shared placement outlives the fence that emptied the index of its reporter: when the reporter has the key again,
+ * that placement keeps it there. */
+static gboolean
+hand_over (EventsViews *views, guint32 key, guint32 instance, guint32 except)
+{
+  for (guint32 i = views->keys.at[key].items; i != 0; i = views->items.at[i].next)
+    {
+      const EventsOrigin *origin = &views->origins.at[views->items.at[i].origin];
+      if (i == except || origin->instance != instance || origin->tier != EVENTS_L1
+          || !(views->items.at[i].flags & EVENTS_ITEM_DIRECTORY))
+        continue;
+      link_item (views, i);
+      return TRUE;
+    }
+  return FALSE;
 }
 
 /* The placement carries its instance's name no longer; the key stays in that one's index all the same (D12). */
@@ -268,9 +285,9 @@ leave_index_behind (EventsViews *views, guint32 number)
 
   if (!(item->flags & EVENTS_ITEM_INDEX))
     return;
-  const guint32 other = index_item_of (views, key, instance, number);
+  const guint32 other = events_views_index_item_of (views, key, instance, number);
   unlink_item (views, number);
-  if (other != 0)
+  if (other != 0 || hand_over (views, key, instance, number))
     return;
   if (views->config.compat == EVENTS_COMPAT_STRICT)
     views->instances.at[instance].l1_keys--;
@@ -282,19 +299,21 @@ leave_index_behind (EventsViews *views, guint32 number)
 static void
 leave_index (EventsViews *views, guint32 key, guint32 instance)
 {
-  const guint32 found = index_item_of (views, key, instance, 0);
+  const guint32 found = events_views_index_item_of (views, key, instance, 0);
 
   if (found == 0 || (views->items.at[found].flags & EVENTS_ITEM_DIRECTORY))
     return;
   unlink_item (views, found);
+  const gboolean stays = hand_over (views, key, instance, found);
   events_item_free (views, found);
-  views->instances.at[instance].l1_keys--;
+  if (!stays)
+    views->instances.at[instance].l1_keys--;
 }
 
 /* ---- one entry ---- */
 
-static guint32
-item_at (const EventsViews *views, guint32 key, guint32 seat)
+guint32
+events_views_item_at (const EventsViews *views, guint32 key, guint32 seat)
 {
   for (guint32 i = views->keys.at[key].items; i != 0; i = views->items.at[i].next)
     if (views->origins.at[views->items.at[i].origin].seat == seat
@@ -337,7 +356,7 @@ static void
 apply_store (EventsViews *views, const EventsBatch *batch, const EventsEntry *entry, guint32 origin, guint32 tag)
 {
   const guint32 key = events_key_take (views, &entry->key, tag);
-  guint32 item = item_at (views, key, views->origins.at[origin].seat);
+  guint32 item = events_views_item_at (views, key, views->origins.at[origin].seat);
 
   if (views->keys.at[key].order == 0)
     events_views_list_key (views, key);
@@ -378,7 +397,7 @@ has_placement (const EventsViews *views, guint32 key)
 static void
 apply_delete (EventsViews *views, const EventsBatch *batch, guint32 key, guint32 instance, guint32 seat)
 {
-  const guint32 item = seat != 0 ? item_at (views, key, seat) : 0;
+  const guint32 item = seat != 0 ? events_views_item_at (views, key, seat) : 0;
 
   if (item != 0)
     {
@@ -389,7 +408,7 @@ apply_delete (EventsViews *views, const EventsBatch *batch, guint32 key, guint32
       if (views->items.at[item].flags & EVENTS_ITEM_INDEX)
         {
           if (views->origins.at[views->items.at[item].origin].instance != instance
-              || index_item_of (views, key, instance, item) != 0)
+              || events_views_index_item_of (views, key, instance, item) != 0)
             leave_index_behind (views, item);
         }
       if (!(views->items.at[item].flags & EVENTS_ITEM_INDEX))

@@ -164,8 +164,10 @@ typedef struct
   gint64 offset; /* last one applied */
 } EventsKafkaOffset;
 gboolean events_checkpoint_write (EventsViews *views, GArray *offsets, const char *path, GError **error);
-/* Never fatal: FALSE = start cold, @note (out, transfer full, nullable) says why; a bad section is skipped alone and noted. */
+/* Into views that hold nothing. Never fatal: FALSE = start cold, @note (out, transfer full, nullable) says why; a bad section is
+ * skipped alone and noted. */
 gboolean events_checkpoint_read (EventsViews *views, GArray *offsets, const char *path, char **note);
+gboolean events_checkpoint_load (EventsViews *views, GArray *offsets, LmtSpan file, char **note); /* the same from memory */
 /* Pins and quotas as the reference's metadata JSON (--metadata-path). */
 gboolean events_metadata_write (EventsViews *views, const char *path, GError **error);
 gboolean events_metadata_read (EventsViews *views, const char *path, char **note);
