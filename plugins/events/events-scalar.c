@@ -8,7 +8,8 @@
 
 enum
 {
-  SCALAR_MAX_DIGITS = 4300, /* more are refused by LMCache, whatever they say */
+  SCALAR_MAX_DIGITS = 4300,    /* more are refused by LMCache, whatever they say */
+  SCALAR_MAX_TEXT = 64 * 1024, /* no number is written longer */
 };
 
 static const double scalar_two_63 = 9223372036854775808.0;
@@ -199,7 +200,7 @@ float_from_text (LmtSpan text, double *out)
   char small[64];
   char *copy = small;
   gsize n = 0;
-  gboolean good = trimmed.len > 0 && p[0] != '_' && p[trimmed.len - 1] != '_';
+  gboolean good = trimmed.len > 0 && trimmed.len <= SCALAR_MAX_TEXT && p[0] != '_' && p[trimmed.len - 1] != '_';
 
   if (!good)
     return FALSE;
