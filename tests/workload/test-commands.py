@@ -96,10 +96,10 @@ def check_preset(folder, preset):
     equal(found["tiers"], metrics["tiers"])
     equal(found["misses"], metrics["misses"])
     equal({name for name in found["anomalies"]} - {"allocation_failed"}, set())
-    # Recorded again, it is the same calls.
+    # Recorded again, it is the same file: calls, arguments, times, header.
     second = os.path.join(folder, "second.lct")
     replay(folder, path, "--config-from-trace", "--trace-level", "storage", "--trace-output", second)
-    equal(calls(second), calls(path))
+    equal(digest(second), digest(path))
 
 
 for preset in PRESETS:
@@ -229,6 +229,29 @@ def outputs(folder):
         packed, _ = record(folder, data("tiny.json"), out=name)
         equal(calls(packed), calls(path), name)
         true(os.path.getsize(packed) < os.path.getsize(path) // 2)
+
+
+@tests
+def recording_options(folder):
+    """What trace-format 10 says of recording holds here, too."""
+    path, _ = record(folder, data("tiny.json"))
+    newer, _ = record(folder, data("tiny.json"), "--trace-schema", "2", out="newer.lct")
+    contains(lmtrace("info", newer).text, "trace_schema_version:       2")
+    equal(replay(folder, newer, "--config-from-trace")["tiers"], replay(folder, path, "--config-from-trace")["tiers"])
+    _, metrics = record(folder, data("tiny.json"), "--trace-rotate", "40KiB", out="many.lct")
+    names = ["many.lct"] + ["many.lct.%d" % n for n in range(1, metrics["trace"]["files"])]
+    true(len(names) > 2)
+    equal(sum((calls(os.path.join(folder, name)) for name in names), []), calls(path))
+    events, metrics = record(folder, data("tiny.json"), "--trace-level", "events", out="events.lct")
+    again, _ = record(folder, data("tiny.json"), "--trace-level", "events", out="again.lct")
+    equal(digest(events), digest(again))
+    text = lmtrace("info", events).text
+    contains(text, "lifecycle:")
+    contains(text, "total_records:              %d" % metrics["trace"]["records"])
+    true(metrics["trace"]["records"] > 10)
+    small = os.path.join(folder, "small.lct")
+    run = lmtrace("record", "--workload", data("tiny.json"), "-o", small, "--clock", "virtual", "--trace-buffer", "64KiB", "--json")
+    equal((run.code, digest(small)), (0, digest(path)))  # on the virtual clock a full buffer is waited for
 
 
 @tests

@@ -138,8 +138,8 @@ report (const LmtCommandContext *context, WorkSource *source, WorkRun *run, GErr
     code = 1;
   if (!lmt_output_raw (context->output, "Imported Requests", text, metrics, NULL, interrupted, code, error))
     return 1;
-  if (broken != NULL || work_run_get_error (run) != NULL)
-    g_set_error_literal (error, LMT_ERROR, LMT_ERROR_IO, broken != NULL ? broken : work_run_get_error (run));
+  if (broken != NULL)
+    g_set_error_literal (error, LMT_ERROR, LMT_ERROR_IO, broken);
   return code;
 }
 
@@ -159,7 +159,6 @@ run_import (const LmtCommandContext *context, const WorkFormat *format, WorkShap
   params.threads = (guint)config->threads;
   params.requests = config->limit;
   params.force = config->force != 0;
-  params.output = config->flags.trace_output;
   params.source = work_import_new (format, context->operands[1], WORK_CELLS_MAX / (shape->n_groups * shape->world),
                                    context->warnings, error);
   if (params.source != NULL)

@@ -89,11 +89,7 @@ report (const LmtCommandContext *context, const WorkSpec *spec, WorkSource *sour
   lmt_section_add_int (section, "turned_away", "Sessions turned away", (gint64)synth->turned_away);
   lmt_section_add_int (section, "cut", "Sessions cut, too long", (gint64)synth->cut);
   work_run_report (run, report);
-  if (!lmt_output_report (context->output, report, NULL, interrupted, code, error))
-    return 1;
-  if (work_run_get_error (run) != NULL && !interrupted)
-    g_set_error_literal (error, LMT_ERROR, LMT_ERROR_IO, work_run_get_error (run));
-  return code;
+  return lmt_output_report (context->output, report, NULL, interrupted, code, error) ? code : 1;
 }
 
 static int
@@ -119,7 +115,6 @@ run_record (const LmtCommandContext *context, WorkLine *line, GError **error)
   params.requests = spec->requests;
   params.duration_ns = spec->duration_ns;
   params.force = config->force != 0;
-  params.output = config->flags.trace_output;
   params.source = work_synth_new (spec);
   run = work_run_new (&params, error);
   if (run != NULL && work_run_start (run, error))

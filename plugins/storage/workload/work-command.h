@@ -22,7 +22,7 @@ typedef struct
 LmtOption *work_options_table (const LmtOption *own, gsize first_flags);
 /* Copies what the line says. */
 void work_line_init (WorkLine *line, const LmtOptions *given, const StorageFlags *flags);
-/* What a workload needs and neither line nor file gave: 64 GiB of L1, LRU. */
+/* What a workload needs and neither line nor file gave: 64 GiB of L1, LRU, level storage and a buffer for its largest call. */
 void work_line_set_defaults (WorkLine *line);
 void work_line_clear (WorkLine *line);
 

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include "../../../cli/cli-progress.h"
-#include "../storage-trace.h"
 #include "work-caller.h"
 #include "work-clock.h"
 
@@ -14,19 +13,14 @@
 /* On real time: how long a caller's result, and how long a signal, may go unseen. */
 #define RESULT_SLICE_NS (200 * G_GINT64_CONSTANT (1000))
 #define SIGNAL_SLICE_NS (100 * G_GINT64_CONSTANT (1000000))
-/* Room for the copy of the largest call; the recorder takes calls of up to half of it. */
-#define RING_BYTES (16 * 1024 * 1024)
 
 struct _WorkRun
 {
   WorkParams params;
   LmtReplayEnv env;
-  WorkClock host;  /* virtual: what adapters wait by */
-  WorkClock trace; /* virtual: what the recorder reads */
+  WorkClock host; /* virtual: what adapters wait by */
   StorageSession *session;
-  LmtRecorder *recorder;
   LmtRecorderStats stats;
-  char *error;
   WorkCaller *callers;
   WorkStage stage;
   WorkFigures figures;
@@ -42,7 +36,7 @@ struct _WorkRun
 static gboolean
 check_output (const WorkParams *params, GError **error)
 {
-  const char *path = params->output;
+  const char *path = params->flags->trace_output;
   struct stat st;
 
   if (g_str_equal (path, "-"))
@@ -73,6 +67,7 @@ fill_env (WorkRun *run)
   env->n_sessions = 1;
   env->interrupts = &run->interrupts;
   env->warnings = params->context->warnings;
+  env->files = params->inputs;
 }
 
 WorkRun *
@@ -85,7 +80,6 @@ work_run_new (const WorkParams *params, GError **error)
   run = g_new0 (WorkRun, 1);
   run->params = *params;
   work_clock_init (&run->host);
-  work_clock_init (&run->trace);
   fill_env (run);
   run->session = storage_level.configure (&run->env, error);
   if (run->session == NULL)
@@ -107,34 +101,11 @@ work_run_free (WorkRun *run)
     work_caller_clear (&run->callers[i]);
   g_free (run->callers);
   cli_progress_free (run->progress);
-  lmt_recorder_free (run->recorder);
   storage_level.free (run->session);
-  g_free (run->error);
   g_free (run);
 }
 
 /* ---------------- start ---------------- */
-
-static gboolean
-start_recorder (WorkRun *run, GError **error)
-{
-  const StorageConfig *config = run->session->config;
-  g_autofree char *json = storage_config_to_json (config, "", 56);
-  LmtRecorderParams params = { .struct_size = sizeof params };
-
-  params.path = run->params.output;
-  params.schema = 1;
-  params.buffer_bytes = RING_BYTES;
-  params.inputs = run->params.inputs;
-  params.flags = LMT_RECORDER_BLOCK;
-  if (!run->params.real_clock)
-    {
-      params.clock = &run->trace.clock;
-      params.has_start = TRUE;
-    }
-  run->recorder = lmt_recorder_new (&sm_trace_level, &params, error);
-  return run->recorder != NULL && lmt_recorder_attach (run->recorder, json, NULL, error);
-}
 
 static void
 on_result (const SmPrefetchResult *result, gboolean mismatch, gint64 done_ns, gpointer data)
@@ -158,7 +129,8 @@ work_run_start (WorkRun *run, GError **error)
 {
   const LmtCommandContext *context = run->params.context;
 
-  if (!storage_level.start (run->session, error) || !start_recorder (run, error))
+  /* The session records itself; its clock of calls is the time they are made at. */
+  if (!storage_level.start (run->session, error))
     return FALSE;
   sm_driver_set_funcs (run->session->driver, on_result, NULL, run);
   run->session->with_origin = TRUE;
@@ -214,7 +186,7 @@ look_around (WorkRun *run)
   if (run->figures.calls - run->looked_at_calls < 256)
     return;
   run->looked_at_calls = run->figures.calls;
-  lmt_recorder_get_stats (run->recorder, &run->stats);
+  storage_record_get_stats (run->session->record, &run->stats);
   run->figures.write_failed = run->stats.write_errors > 0;
 }
 
@@ -283,7 +255,6 @@ step_virtual (WorkRun *run, WorkCaller *caller)
 {
   gint64 before_ns = run->host.now_ns;
 
-  run->trace.now_ns = run->now_ns;
   work_caller_step (caller, &run->stage, run->now_ns);
   caller->next_ns = run->now_ns + CALL_NS + (run->host.now_ns - before_ns);
   settle_caller (run, caller);
@@ -376,20 +347,6 @@ run_real (WorkRun *run)
 
 /* ---------------- the end ---------------- */
 
-static void
-close_recorder (WorkRun *run)
-{
-  g_autoptr (GError) error = NULL;
-
-  if (!lmt_recorder_close (run->recorder, &error))
-    {
-      run->figures.write_failed = TRUE;
-      run->error = g_strdup (error != NULL ? error->message : "cannot write");
-    }
-  run->stats.struct_size = sizeof run->stats;
-  lmt_recorder_get_stats (run->recorder, &run->stats);
-}
-
 void
 work_run_all (WorkRun *run)
 {
@@ -404,8 +361,9 @@ work_run_all (WorkRun *run)
   for (guint i = 0; i < run->params.threads; i++)
     if (run->callers[i].step != WORK_IDLE)
       work_caller_end (&run->callers[i], &run->stage);
-  close_recorder (run);
-  storage_level.finish (run->session, run->figures.interrupted);
+  storage_level.finish (run->session, run->figures.interrupted); /* closes the output; a failure is told as a warning */
+  storage_record_get_stats (run->session->record, &run->stats);
+  run->figures.write_failed = run->stats.write_errors > 0;
   run->figures.span_ns = run->now_ns;
   run->figures.took_ns = lmt_clock_now (lmt_clock_real ()) - start_ns;
 }
@@ -420,12 +378,6 @@ StorageSession *
 work_run_get_session (WorkRun *run)
 {
   return run->session;
-}
-
-const char *
-work_run_get_error (const WorkRun *run)
-{
-  return run->error;
 }
 
 int

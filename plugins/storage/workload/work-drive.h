@@ -12,7 +12,7 @@ G_BEGIN_DECLS
  * WorkParams: what a run of requests is to be.
  * @context: of the command: signals, progress, quiet
  * @options, @flags: all of storage_options, checked, with origins
- * @output: of the trace; @inputs: names up to NULL that it must not be
+ * @inputs: names up to NULL that the output must not be
  * @requests, @duration_ns: no request is begun after so many, or when it would come later; 0: no such end
  */
 typedef struct
@@ -23,7 +23,6 @@ typedef struct
   const WorkShape *shape;
   WorkSource *source;
   const char *label;
-  const char *output;
   const char *const *inputs;
   gboolean real_clock;
   guint threads;
@@ -66,6 +65,5 @@ StorageSession *work_run_get_session (WorkRun *run);
 /* Rows of the report that are the same for each command. */
 void work_run_report (WorkRun *run, LmtReport *report);
 int work_run_exit_code (const WorkRun *run);
-const char *work_run_get_error (const WorkRun *run); /* (nullable): of writing the output */
 
 G_END_DECLS

@@ -18,6 +18,18 @@ is_ours (const LmtOption *row)
          && !g_strv_contains (not, row->name);
 }
 
+/* Where replay's words don't fit. */
+static const struct
+{
+  const char *name;
+  const char *help;
+} other_words[] = {
+  { "l1-size-gb", "Set the size of L1 in GiB" },
+  { "eviction-policy", "Choose what L1 evicts" },
+  { "trace-level", "Record the manager's calls (default: storage), or what it would tell a coordinator" },
+  { "trace-buffer", "Buffer of the recorder (default: 16MiB; level events 64MiB)" },
+};
+
 LmtOption *
 work_options_table (const LmtOption *own, gsize first_flags)
 {
@@ -33,10 +45,9 @@ work_options_table (const LmtOption *own, gsize first_flags)
         copy.offset += (guint32)first_flags;
         if (g_strcmp0 (copy.group, "Storage replay") == 0)
           copy.group = NULL;
-        if (g_str_equal (copy.name, "l1-size-gb"))
-          copy.help = "Set the size of L1 in GiB";
-        if (g_str_equal (copy.name, "eviction-policy"))
-          copy.help = "Choose what L1 evicts";
+        for (guint i = 0; i < G_N_ELEMENTS (other_words); i++)
+          if (g_str_equal (copy.name, other_words[i].name))
+            copy.help = other_words[i].help;
         g_array_append_val (table, copy);
       }
   return (LmtOption *)(gpointer)g_array_free (table, FALSE);
@@ -53,8 +64,7 @@ work_line_init (WorkLine *line, const LmtOptions *given, const StorageFlags *fla
       LmtOrigin origin
           = lmt_options_find (given, row->name) != NULL ? lmt_options_get_origin (given, row->name) : LMT_ORIGIN_DEFAULT;
 
-      /* The output is the command's, not the level's. */
-      if (origin == LMT_ORIGIN_DEFAULT || g_str_equal (row->name, "trace-output"))
+      if (origin == LMT_ORIGIN_DEFAULT)
         continue;
       if (row->type == LMT_OPTION_TYPE_STRINGS)
         {
@@ -80,6 +90,11 @@ work_line_set_defaults (WorkLine *line)
     size_known |= lmt_options_is_set (line->options, sizes[i]);
   if (!size_known)
     lmt_options_set (line->options, "l1-size", "64GiB", LMT_ORIGIN_FILE, NULL);
+  if (!lmt_options_is_set (line->options, "trace-level"))
+    lmt_options_set (line->options, "trace-level", "storage", LMT_ORIGIN_FILE, NULL);
+  /* The largest request there may be fits into half of it. */
+  if (!lmt_options_is_set (line->options, "trace-buffer") && g_str_equal (line->flags.trace_level, "storage"))
+    lmt_options_set (line->options, "trace-buffer", "16MiB", LMT_ORIGIN_FILE, NULL);
   if (!lmt_options_is_set (line->options, "l1-manager") && !lmt_options_is_set (line->options, "eviction-policy"))
     lmt_options_set (line->options, "eviction-policy", "LRU", LMT_ORIGIN_FILE, NULL);
 }
