@@ -12,6 +12,9 @@ enum
   SCHEMA_2 = 1 << 2,
   BOTH = SCHEMA_1 | SCHEMA_2,
   MAX_FIELDS = 8,
+  /* How: the schema's number, and whether a `tuple` or `set` stands where a member of a payload is an array. */
+  SCHEMA_MASK = 0xff,
+  SEQUENCES_ARE_ARRAYS = 1 << 8,
 };
 
 typedef enum
@@ -64,14 +67,14 @@ static const struct
   { "MemoryTags", SCHEMA_2, FORM_MAP, { FIELD ("segment"), FIELD ("residency") } },
 };
 
-static gboolean encode_value (LmtCursor *cursor, guint32 schema, LmtPack *out, LmtFault *fault, guint depth);
+static gboolean encode_value (LmtCursor *cursor, guint32 how, LmtPack *out, LmtFault *fault, guint depth);
 
 static gboolean
-encode_span (LmtSpan value, guint32 schema, LmtPack *out, LmtFault *fault, guint depth)
+encode_span (LmtSpan value, guint32 how, LmtPack *out, LmtFault *fault, guint depth)
 {
   LmtCursor cursor = sm_cursor (value);
 
-  return encode_value (&cursor, schema, out, fault, depth)
+  return encode_value (&cursor, how, out, fault, depth)
          && (lmt_cursor_at_end (&cursor) || sm_fault (fault, "trailing bytes", NULL));
 }
 
@@ -82,25 +85,25 @@ put_name (LmtPack *out, const SmField *field)
 }
 
 static gboolean
-put_member (const SmField *field, LmtSpan member, guint32 schema, LmtPack *out, LmtFault *fault, guint depth)
+put_member (const SmField *field, LmtSpan member, guint32 how, LmtPack *out, LmtFault *fault, guint depth)
 {
   if (member.data == NULL)
     return sm_fault (fault, field->absent, NULL);
   put_name (out, field);
-  return encode_span (member, schema, out, fault, depth);
+  return encode_span (member, how | SEQUENCES_ARE_ARRAYS, out, fault, depth);
 }
 
 static gboolean
-put_members (const SmField *fields, const LmtSpan *members, guint n, guint32 schema, LmtPack *out, LmtFault *fault, guint depth)
+put_members (const SmField *fields, const LmtSpan *members, guint n, guint32 how, LmtPack *out, LmtFault *fault, guint depth)
 {
   for (guint i = 0; i < n; i++)
-    if (!put_member (&fields[i], members[i], schema, out, fault, depth))
+    if (!put_member (&fields[i], members[i], how, out, fault, depth))
       return FALSE;
   return TRUE;
 }
 
 static gboolean
-put_key (const SmField *fields, const LmtSpan *members, guint32 schema, LmtPack *out, LmtFault *fault, guint depth)
+put_key (const SmField *fields, const LmtSpan *members, guint32 how, LmtPack *out, LmtFault *fault, guint depth)
 {
   LmtSpan salt = { NULL, 0 };
   LmtCursor cursor = sm_cursor (members[4]);
@@ -108,11 +111,11 @@ put_key (const SmField *fields, const LmtSpan *members, guint32 schema, LmtPack 
   if (members[4].data != NULL)
     lmt_cursor_read_str (&cursor, &salt); /* the codec has checked it */
   lmt_pack_map (out, salt.len > 0 ? 5 : 4);
-  if (!put_members (fields, members, 3, schema, out, fault, depth))
+  if (!put_members (fields, members, 3, how, out, fault, depth))
     return FALSE;
   if (members[3].data != NULL)
     {
-      if (!put_member (&fields[3], members[3], schema, out, fault, depth))
+      if (!put_member (&fields[3], members[3], how, out, fault, depth))
         return FALSE;
     }
   else
@@ -120,7 +123,7 @@ put_key (const SmField *fields, const LmtSpan *members, guint32 schema, LmtPack 
       put_name (out, &fields[3]);
       lmt_pack_uint (out, 0);
     }
-  return salt.len == 0 || put_member (&fields[4], members[4], schema, out, fault, depth);
+  return salt.len == 0 || put_member (&fields[4], members[4], how, out, fault, depth);
 }
 
 static gboolean
@@ -130,38 +133,38 @@ is_nil (LmtSpan member)
 }
 
 static gboolean
-put_task (const SmField *fields, const LmtSpan *members, guint32 schema, LmtPack *out, LmtFault *fault, guint depth)
+put_task (const SmField *fields, const LmtSpan *members, guint32 how, LmtPack *out, LmtFault *fault, guint depth)
 {
-  gboolean filters = schema >= 2 || !is_nil (members[4]) || !is_nil (members[5]);
+  gboolean filters = (how & SCHEMA_MASK) >= 2 || !is_nil (members[4]) || !is_nil (members[5]);
 
   lmt_pack_map (out, filters ? 6 : 4);
-  if (!put_members (fields, members, 4, schema, out, fault, depth))
+  if (!put_members (fields, members, 4, how, out, fault, depth))
     return FALSE;
   for (guint i = 4; filters && i < 6; i++)
     {
       put_name (out, &fields[i]);
       if (members[i].data == NULL)
         lmt_pack_nil (out);
-      else if (!encode_span (members[i], schema, out, fault, depth))
+      else if (!encode_span (members[i], how | SEQUENCES_ARE_ARRAYS, out, fault, depth))
         return FALSE;
     }
   return TRUE;
 }
 
 static gboolean
-put_payload (guint index, LmtCursor *payload, guint32 schema, LmtPack *out, LmtFault *fault, guint depth)
+put_payload (guint index, LmtCursor *payload, guint32 how, LmtPack *out, LmtFault *fault, guint depth)
 {
   const SmField *fields = forms[index].fields;
   LmtSpan members[MAX_FIELDS];
   guint n = 0;
 
   if (forms[index].form == FORM_VALUE)
-    return encode_value (payload, schema, out, fault, depth);
+    return encode_value (payload, how, out, fault, depth);
   if (forms[index].form == FORM_ATTN && lmt_cursor_peek (payload) != LMT_TYPE_MAP)
     {
       lmt_pack_map (out, 2);
       put_name (out, &fields[0]);
-      if (!encode_value (payload, schema, out, fault, depth))
+      if (!encode_value (payload, how | SEQUENCES_ARE_ARRAYS, out, fault, depth))
         return FALSE;
       put_name (out, &fields[1]);
       lmt_pack_uint (out, 1);
@@ -172,39 +175,41 @@ put_payload (guint index, LmtCursor *payload, guint32 schema, LmtPack *out, LmtF
   if (!sm_collect (payload, fields, n, members, NULL))
     return sm_fault (fault, "payload is not a map", NULL);
   if (forms[index].form == FORM_KEY)
-    return put_key (fields, members, schema, out, fault, depth);
+    return put_key (fields, members, how, out, fault, depth);
   if (forms[index].form == FORM_TASK)
-    return put_task (fields, members, schema, out, fault, depth);
+    return put_task (fields, members, how, out, fault, depth);
   lmt_pack_map (out, n);
-  return put_members (fields, members, n, schema, out, fault, depth);
+  return put_members (fields, members, n, how, out, fault, depth);
 }
 
 static gboolean
-encode_tagged (LmtSpan tag, LmtCursor *payload, guint32 schema, LmtPack *out, LmtFault *fault, guint depth)
+encode_tagged (LmtSpan tag, LmtCursor *payload, guint32 how, LmtPack *out, LmtFault *fault, guint depth)
 {
   const LmtCodecOps *codec = sm_find_codec (tag);
   LmtCursor ahead = *payload;
   SmValue value;
 
+  if ((how & SEQUENCES_ARE_ARRAYS) != 0 && (LMT_SPAN_IS (tag, "tuple") || LMT_SPAN_IS (tag, "set")))
+    return encode_value (payload, how, out, fault, depth);
   for (guint i = 0; codec != NULL && i < G_N_ELEMENTS (forms); i++)
     {
-      if (strcmp (codec->tag, forms[i].tag) != 0 || (forms[i].schemas >> schema & 1) == 0)
+      if (strcmp (codec->tag, forms[i].tag) != 0 || (forms[i].schemas >> (how & SCHEMA_MASK) & 1) == 0)
         continue;
       memset (&value, 0, sizeof value);
       if (!codec->decode (&ahead, &value, NULL, fault))
         return FALSE;
       lmt_pack_tag (out, codec->tag);
-      return put_payload (i, payload, schema, out, fault, depth);
+      return put_payload (i, payload, how, out, fault, depth);
     }
   lmt_fault_set_detail (fault, (const char *)tag.data, tag.len);
   return sm_fault (fault, codec == NULL ? "unknown tag" : "no such tag in this schema", NULL);
 }
 
 static gboolean
-encode_children (LmtCursor *cursor, guint64 n, guint32 schema, LmtPack *out, LmtFault *fault, guint depth)
+encode_children (LmtCursor *cursor, guint64 n, guint32 how, LmtPack *out, LmtFault *fault, guint depth)
 {
   for (guint64 i = 0; i < n; i++)
-    if (!encode_value (cursor, schema, out, fault, depth))
+    if (!encode_value (cursor, how, out, fault, depth))
       return FALSE;
   return TRUE;
 }
@@ -246,7 +251,7 @@ encode_scalar (LmtCursor *cursor, LmtPack *out, LmtFault *fault)
 
 /* Recursion is bounded by the depth a reader takes. */
 static gboolean
-encode_value (LmtCursor *cursor, guint32 schema, LmtPack *out, LmtFault *fault, guint depth)
+encode_value (LmtCursor *cursor, guint32 how, LmtPack *out, LmtFault *fault, guint depth)
 {
   LmtSpan tag, inner;
   guint32 n;
@@ -259,7 +264,7 @@ encode_value (LmtCursor *cursor, guint32 schema, LmtPack *out, LmtFault *fault, 
     case LMT_TYPE_ARRAY:
       lmt_cursor_read_array (cursor, &n);
       lmt_pack_array (out, n);
-      return encode_children (cursor, n, schema, out, fault, depth + 1);
+      return encode_children (cursor, n, how, out, fault, depth + 1);
     case LMT_TYPE_MAP:
       wrapped = sm_unwrap (cursor, &tag, &inner, NULL, fault);
       if (wrapped < 0)
@@ -268,12 +273,12 @@ encode_value (LmtCursor *cursor, guint32 schema, LmtPack *out, LmtFault *fault, 
         {
           LmtCursor payload = sm_cursor (inner);
 
-          return encode_tagged (tag, &payload, schema, out, fault, depth + 1);
+          return encode_tagged (tag, &payload, how, out, fault, depth + 1);
         }
       if (!lmt_cursor_read_map (cursor, &n))
         return sm_fault (fault, "invalid msgpack", NULL);
       lmt_pack_map (out, n);
-      return encode_children (cursor, 2 * (guint64)n, schema, out, fault, depth + 1);
+      return encode_children (cursor, 2 * (guint64)n, how, out, fault, depth + 1);
     default:
       return encode_scalar (cursor, out, fault);
     }

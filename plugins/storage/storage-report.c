@@ -480,6 +480,28 @@ add_config_diff (StorageSession *session, LmtReport *report)
   lmt_section_add_json (section, "config_diff", list->str);
 }
 
+/* What became of --trace-output. */
+static void
+add_recording (StorageSession *session, LmtReport *report)
+{
+  LmtRecorderStats stats = { .struct_size = sizeof stats };
+  LmtSection *section;
+
+  if (session->record == NULL)
+    return;
+  storage_record_get_stats (session->record, &stats);
+  section = lmt_report_add_section (report, "recording", "Recording", TRUE);
+  lmt_section_add_string (section, "file", "File", storage_record_get_path (session->record));
+  lmt_section_add_string (section, "level", "Level", session->flags->trace_level);
+  lmt_section_add_int (section, "records", "Records", (gint64)stats.records);
+  lmt_section_add_size (section, "bytes", "Bytes", stats.bytes);
+  if (stats.files > 1)
+    lmt_section_add_int (section, "files", "Files", (gint64)stats.files);
+  lmt_section_add_int (section, "dropped", "Dropped", (gint64)stats.dropped);
+  lmt_section_add_int (section, "encode_errors", "Encode errors", (gint64)stats.encode_errors);
+  lmt_section_add_int (section, "write_errors", "Write errors", (gint64)stats.write_errors);
+}
+
 /* --dry-run: what would be touched. */
 static void
 add_plan (StorageSession *session, LmtReport *report)
@@ -520,6 +542,7 @@ storage_report (StorageSession *session, LmtReport *report)
   add_misses (session, report);
   add_l2 (session, report, &thin);
   add_in_flight (session, report);
+  add_recording (session, report);
   add_config_diff (session, report);
   if (session->env->replay != NULL) /* a workload has no list of prefetch records, which are part of it */
     {
