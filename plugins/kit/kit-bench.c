@@ -45,7 +45,8 @@ typedef struct
   KitPhase prepare;
   KitPhase phase;
   guint64 errors;
-  gboolean left; /* objects stay that should not */
+  guint64 used_before; /* bytes on the medium when it was opened */
+  guint64 left_bytes;  /* of objects that should not have stayed */
 } Bench;
 
 static void
@@ -158,9 +159,13 @@ add_kind (LmtReport *report, LmtSection *all, const Bench *bench, guint kind, co
   add_text (section, "queue", "queue p50 (ms)", "%.3f", milliseconds (figures->queue, 500));
   add_text (section, "queue99", n < 100 ? "queue p99 (ms)*" : "queue p99 (ms)", "%.3f", milliseconds (figures->queue, 990));
   *thin |= n < 1000;
+  add_text (section, "errors", "errors", "%" G_GUINT64_FORMAT, kit_phase_errors (bench->bench, &bench->phase, kind));
   for (guint code = 0; code < LMT_L2_N_CODES; code++)
     if (code != LMT_L2_OK && figures->codes[code] > 0)
-      add_text (section, lmt_l2_code_name (code), lmt_l2_code_name (code), "%" G_GUINT64_FORMAT, figures->codes[code]);
+      {
+        g_autofree char *row = g_strdup_printf ("  %s", lmt_l2_code_name (code));
+        add_text (section, lmt_l2_code_name (code), row, "%" G_GUINT64_FORMAT, figures->codes[code]);
+      }
   if (figures->wrong > 0)
     add_text (section, "wrong", "loaded objects with wrong bytes", "%" G_GUINT64_FORMAT, figures->wrong);
 }
@@ -210,6 +215,7 @@ open_bench (Bench *bench, const char *json, GError **error)
     return FALSE;
   LmtL2 *l2 = kit_bench_get_l2 (bench->bench);
   guint64 room = lmt_l2_get_capacity (l2), cost = MAX (config->size_bytes, lmt_l2_get_info (l2)->charge_bytes);
+  bench->used_before = lmt_l2_get_used (l2);
   bench->depth = (guint)config->depth;
   bench->window = config->working_set_bytes / config->size_bytes;
   if (room > 0)
@@ -262,7 +268,11 @@ measure (Bench *bench)
   for (guint kind = 0; kind < LMT_L2_N_KINDS; kind++)
     bench->errors += kit_phase_errors (bench->bench, &bench->phase, kind);
   if (config->keep == 0 && !bench->phase.stalled)
-    bench->left = !kit_bench_remove_all (bench->bench, bench->depth, NULL);
+    {
+      kit_bench_remove_all (bench->bench, bench->depth, NULL);
+      guint64 used = lmt_l2_get_used (kit_bench_get_l2 (bench->bench));
+      bench->left_bytes = used > bench->used_before ? used - bench->used_before : 0;
+    }
 }
 
 static int
@@ -281,10 +291,40 @@ report (Bench *bench, GError **error)
     lmt_report_add_foot (report, "CPU s per GiB: of stores and loads together");
   if (bench->phase.stalled)
     lmt_warnings_add (bench->context->warnings, "stalled", "nothing came back for 30 s: the adapter lost operations");
-  if (bench->left && (lmt_l2_get_info (kit_bench_get_l2 (bench->bench))->capabilities & LMT_L2_CAP_KEEP) != 0)
-    lmt_warnings_add (bench->context->warnings, "kept", "the adapter cannot delete: the objects stay on the medium");
+  if (bench->left_bytes > 0)
+    {
+      gboolean deletes = (lmt_l2_get_info (kit_bench_get_l2 (bench->bench))->capabilities & LMT_L2_CAP_DELETE) != 0;
+      g_autofree char *text
+          = deletes
+                ? g_strdup_printf ("%" G_GUINT64_FORMAT " bytes could not be deleted: they stay on the medium", bench->left_bytes)
+                : g_strdup ("the adapter cannot delete: the objects stay on the medium");
+      lmt_warnings_add (bench->context->warnings, "kept", text);
+    }
   int code = bench->phase.interrupted ? 130 : bench->errors > 0 || bench->phase.stalled ? 1 : 0;
   return lmt_output_report (bench->context->output, report, NULL, bench->phase.interrupted, code, error) ? code : 1;
+}
+
+/* A table on its way to stdout has it for itself. */
+static int
+report_model (Bench *bench, const KitModelDone *done, GError **error)
+{
+  if (strcmp (bench->config->model_out, "-") == 0)
+    return 0;
+  g_autoptr (LmtReport) report = lmt_report_new ("Adapter model", LMT_REPORT_WIDTH);
+  LmtSection *section = lmt_report_add_section (report, "model", "Model", TRUE);
+  lmt_section_add_string (section, "adapter", "adapter", lmt_l2_get_type_name (kit_bench_get_l2 (bench->bench)));
+  lmt_section_add_string (section, "path", "table", bench->config->model_out);
+  lmt_section_add_size (section, "largest_bytes", "largest objects", bench->config->size_bytes);
+  lmt_section_add_int (section, "sizes", "size classes", done->sizes);
+  lmt_section_add_int (section, "depths", "depths", done->depths);
+  for (guint kind = 0; kind < LMT_L2_N_KINDS; kind++)
+    {
+      g_autofree char *key = g_strdup_printf ("%s_ops", lmt_l2_kind_name (kind));
+      g_autofree char *label = g_strdup_printf ("%s operations", lmt_l2_kind_name (kind));
+      lmt_section_add_int (section, key, label, (gint64)done->ops[kind]);
+    }
+  lmt_section_add_rounded (section, "measured_s", "measured (s)", (double)done->elapsed_ns / 1e9);
+  return lmt_output_report (bench->context->output, report, NULL, FALSE, 0, error) ? 0 : 1;
 }
 
 static int
@@ -297,13 +337,17 @@ measure_model (Bench *bench, GError **error)
                               .depth = depth,
                               .time_ns = config->time_ns,
                               .count = config->count };
-  g_autofree char *table = kit_model_measure (bench->bench, &spec, &bench->errors, error);
+  KitModelDone done;
+  g_autofree char *table = kit_model_measure (bench->bench, &spec, &done, &bench->errors, error);
   if (table == NULL || !lmt_output_write_file (config->model_out, table, -1, error))
     return 1;
   if (bench->errors > 0)
-    g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "%s: written, but %" G_GUINT64_FORMAT " operations failed", config->model_out,
-                 bench->errors);
-  return bench->errors > 0 ? 1 : 0;
+    {
+      g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "%s: written, but %" G_GUINT64_FORMAT " operations failed", config->model_out,
+                   bench->errors);
+      return 1;
+    }
+  return report_model (bench, &done, error);
 }
 
 static int

@@ -114,19 +114,22 @@ write_table (GArray *cells)
 }
 
 char *
-kit_model_measure (KitBench *bench, const KitModelSpec *spec, guint64 *errors, GError **error)
+kit_model_measure (KitBench *bench, const KitModelSpec *spec, KitModelDone *done, guint64 *errors, GError **error)
 {
   g_autoptr (GArray) cells = g_array_new (FALSE, TRUE, sizeof (Cell));
   guint n_depths = 1;
   char *text = NULL;
   gboolean good = TRUE;
+  memset (done, 0, sizeof *done);
   while ((1u << n_depths) < spec->depth * 2 && n_depths < 13)
     n_depths++;
+  done->depths = n_depths;
   for (guint s = 0; s < N_SIZES && good; s++)
     {
       guint64 bytes = spec->largest_bytes >> (2 * (N_SIZES - 1 - s));
       if (bytes < SMALLEST && s < N_SIZES - 1)
         continue;
+      done->sizes++;
       for (guint d = 0; d < n_depths && good; d++)
         {
           Cell cell = {
@@ -134,6 +137,11 @@ kit_model_measure (KitBench *bench, const KitModelSpec *spec, guint64 *errors, G
           };
           good = measure_cell (bench, spec, spec->time_ns / (N_SIZES * n_depths * 2), &cell, errors);
           g_array_append_val (cells, cell);
+          for (guint kind = 0; kind < LMT_L2_N_KINDS; kind++)
+            {
+              done->ops[kind] += cell.phases[kind].kind[kind].ops;
+              done->elapsed_ns += cell.phases[kind].elapsed_ns;
+            }
         }
     }
   if (good)

@@ -249,6 +249,20 @@ class Bench(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("expected a medium without objects, found", done.stderr)
 
+    def test_what_stays_is_said(self):
+        words = ("bench-adapter", "--json", "--count", "300", "--size", "4KiB", "--working-set", "256KiB")
+        # Stores that fail leave nothing behind: no word of it.
+        done = lmtrace(*words, '{"type":"fault","store_rate":0.2,"inner":{"type":"dram"}}')
+        self.assertEqual(done.returncode, 1)
+        self.assertNotIn("stay on the medium", done.stderr)
+        done = lmtrace(*words, '{"type":"fault","delete_rate":0.2,"inner":{"type":"dram"}}')
+        self.assertRegex(done.stderr, r"\d+ bytes could not be deleted: they stay on the medium\n")
+
+    def test_errors_by_code(self):
+        done = lmtrace("bench-adapter", "--count", "300", "--size", "4KiB", "--working-set", "256KiB", "--read", "0",
+                       '{"type":"fault","store_rate":0.2,"inner":{"type":"dram"}}')
+        self.assertRegex(done.stdout, r"Store -+\n(?s:.*)\nerrors: +(\d+)\n  io: +\1\n")
+
     def test_model_out(self):
         folder = tempfile.mkdtemp(prefix="lmt-kit-")
         self.addCleanup(shutil.rmtree, folder)
@@ -256,8 +270,15 @@ class Bench(unittest.TestCase):
         done = lmtrace("bench-adapter", "--model-out", path, "--count", "30", "--size", "64KiB", "--depth", "4", "--working-set", "1MiB",
                        '{"type":"dram","latency_us":500}')
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"Adapter model(?s:.*)table: +%s\n(?s:.*)size classes: +3\n(?s:.*)depths: +3\n" % re.escape(path))
         with open(path, encoding="utf-8") as file:
             table = json.load(file)
+        # The model plays it: as slow as what was measured, or slower where the draw says so.
+        played = metrics(lmtrace("bench-adapter", "--json", "--count", "200", "--size", "64KiB", "--depth", "4", "--working-set", "1MiB",
+                                 json.dumps({"type": "model", "table": path})))
+        self.assertGreaterEqual(played["load"]["completion"]["p50_ms"], 0.5)
+        done = lmtrace("bench-adapter", "--model-out", "-", "--count", "3", "--size", "1KiB", "--depth", "1", "--working-set", "8KiB", '{"type":"dram"}')
+        self.assertEqual((done.returncode, json.loads(done.stdout)["schema"]), (0, "lmtrace/l2-model/1"))
         self.assertEqual(list(table), ["schema", "load", "store", "lookup", "delete"])
         self.assertEqual(table["schema"], "lmtrace/l2-model/1")
         limits = [(row["max_bytes"], row["max_depth"]) for row in table["load"]]
