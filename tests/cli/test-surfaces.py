@@ -163,7 +163,7 @@ def test_completion(commands, everywhere, adapters):
         os.mkdir(os.path.join(folder, "sub"))
         fs = {row["name"] + "=" for row in adapters["fs"]}
         engine = next(row for row in adapters["fs"] if row["name"] == "engine")["range"].split("|")
-        cases = [("lmtrace ", set(commands)), ("lmtrace in", {"info"}), ("lmtrace --format json rep", {"replay"}),
+        cases = [("lmtrace ", set(commands)), ("lmtrace in", {"info"}), ("lmtrace --format json rep", {"replay", "replay-events"}),
                  ("lmtrace help li", {"list-plugins"}), ("lmtrace -", names_of(everywhere)),
                  ("lmtrace replay --l2 ", set(adapters)), ("lmtrace replay --l2 f", {name for name in adapters if name[0] == "f"}),
                  ("lmtrace replay --l2 fs:", fs), ("lmtrace replay --l2 fs:base_path=/x,eng", {"/x,engine="}),
