@@ -59,7 +59,7 @@ put_bytes (LmtJsonWriter *out, double gib)
 static void
 put_quota (LmtSpan salt, double limit_gb, gpointer data)
 {
-  g_autofree char *name = g_strndup ((const char *)salt.data, salt.len);
+  g_autofree char *name = salt.len > 0 ? g_strndup ((const char *)salt.data, salt.len) : g_strdup ("");
 
   lmt_json_writer_key (data, name);
   put_bytes (data, limit_gb);

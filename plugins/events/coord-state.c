@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Files: the checkpoint of views and streams, the metadata of pins and quotas; and the timers of all background work. */
+#include "coord.h"
+
+enum
+{
+  BLOCKED_EVERY_MS = 500, /* how often the loop is asked whether it comes late */
+};
+
+static void
+note_read (const char *what, const char *path, char *note, gboolean read)
+{
+  if (read)
+    g_message ("%s %s: read", what, path);
+  if (note != NULL)
+    g_warning ("%s %s: %s", what, path, note);
+  g_free (note);
+}
+
+/* A file that isn't there, or that can't be used, means a cold start, never a failure. */
+void
+coord_state_load (Coord *coord)
+{
+  const char *checkpoint = coord->config->checkpoint_path, *metadata = coord->config->metadata_path;
+  char *note = NULL;
+
+  if (checkpoint != NULL && checkpoint[0] != '\0' && g_file_test (checkpoint, G_FILE_TEST_EXISTS))
+    {
+      gboolean read = events_checkpoint_read (coord->views, coord->offsets, checkpoint, &note);
+      note_read ("Checkpoint", checkpoint, g_steal_pointer (&note), read);
+    }
+  if (metadata != NULL && metadata[0] != '\0' && g_file_test (metadata, G_FILE_TEST_EXISTS))
+    {
+      gboolean read = events_metadata_read (coord->views, metadata, &note);
+      note_read ("Metadata", metadata, g_steal_pointer (&note), read);
+    }
+}
+
+gboolean
+coord_state_checkpoint (Coord *coord, GError **error)
+{
+  coord->checkpoint.passes++;
+  if (!events_checkpoint_write (coord->views, coord->offsets, coord->config->checkpoint_path, error))
+    {
+      coord->checkpoint.failed++;
+      return FALSE;
+    }
+  coord->checkpoint.last_success = (double)g_get_real_time () / 1e6;
+  return TRUE;
+}
+
+void
+coord_state_save_metadata (Coord *coord)
+{
+  const char *path = coord->config->metadata_path;
+  g_autoptr (GError) error = NULL;
+
+  if (path != NULL && path[0] != '\0' && !events_metadata_write (coord->views, path, &error))
+    g_warning ("Metadata could not be saved: %s", error->message);
+}
+
+/* -------- timers -------- */
+
+static void
+note_pass (CoordLoop *loop)
+{
+  loop->passes++;
+  loop->last_success = (double)g_get_real_time () / 1e6;
+}
+
+static gboolean
+on_sweep (gpointer data)
+{
+  Coord *coord = data;
+  coord_instances_sweep (coord);
+  note_pass (&coord->sweep);
+  return G_SOURCE_CONTINUE;
+}
+
+static gboolean
+on_evict (gpointer data)
+{
+  Coord *coord = data;
+  coord_evict_pass (coord);
+  note_pass (&coord->evict);
+  return G_SOURCE_CONTINUE;
+}
+
+static gboolean
+on_checkpoint (gpointer data)
+{
+  Coord *coord = data;
+  g_autoptr (GError) error = NULL;
+
+  if (!coord_state_checkpoint (coord, &error))
+    g_warning ("The checkpoint could not be written: %s", error->message);
+  return G_SOURCE_CONTINUE;
+}
+
+static gboolean
+on_blocked (gpointer data)
+{
+  Coord *coord = data;
+  gint64 now_ns = g_get_monotonic_time () * 1000;
+
+  if (coord->blocked_due_ns != 0 && now_ns > coord->blocked_due_ns)
+    coord->blocked_ns += now_ns - coord->blocked_due_ns;
+  coord->blocked_due_ns = now_ns + BLOCKED_EVERY_MS * G_GINT64_CONSTANT (1000000);
+  return G_SOURCE_CONTINUE;
+}
+
+static guint
+every (gint64 interval_ns, GSourceFunc func, Coord *coord)
+{
+  if (interval_ns <= 0)
+    return 0;
+  return g_timeout_add ((guint)CLAMP (interval_ns / 1000000, 1, (gint64)G_MAXUINT), func, coord);
+}
+
+void
+coord_state_start_timers (Coord *coord)
+{
+  const CoordConfig *config = coord->config;
+
+  coord->sweep_timer = every (config->health_check_interval_ns, on_sweep, coord);
+  coord->evict_timer = every (config->eviction_check_interval_ns, on_evict, coord);
+  if (config->checkpoint_path != NULL && config->checkpoint_path[0] != '\0')
+    coord->checkpoint_timer = every (config->checkpoint_interval_ns, on_checkpoint, coord);
+  coord->blocked_timer = g_timeout_add (BLOCKED_EVERY_MS, on_blocked, coord);
+}
+
+void
+coord_state_stop_timers (Coord *coord)
+{
+  guint *timers[] = { &coord->sweep_timer, &coord->evict_timer, &coord->checkpoint_timer, &coord->blocked_timer };
+  for (guint i = 0; i < G_N_ELEMENTS (timers); i++)
+    g_clear_handle_id (timers[i], g_source_remove);
+}
