@@ -9,6 +9,7 @@
 enum
 {
   PAGE = 4096,
+  HUGE_PAGE = 2 << 20,
   STALL_S = 30,
 };
 
@@ -32,6 +33,8 @@ struct _KitBench
   LmtKeyTable *keys;
   const LmtClock *clock;
   LmtL2 *l2;
+  void *map; /* whole huge pages, and what was needed to align them */
+  guint64 map_bytes;
   guint8 *memory;
   guint64 memory_bytes;
   guint64 slot_bytes;
@@ -54,21 +57,26 @@ make_memory (KitBench *bench, GError **error)
 {
   guint64 slot = (MAX (bench->params.largest_bytes, 1) + PAGE - 1) / PAGE * PAGE;
   guint64 bytes;
-  if (!g_uint64_checked_mul (&bytes, slot, bench->depth_max) || bytes > G_MAXINT64)
+  if (!g_uint64_checked_mul (&bytes, slot, bench->depth_max) || bytes > G_MAXINT64 - 2 * HUGE_PAGE)
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION,
                    "expected buffers that fit into memory, found %u of %" G_GUINT64_FORMAT " bytes", bench->depth_max, slot);
       return FALSE;
     }
-  void *at = mmap (NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  guint64 whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+  void *at = mmap (NULL, whole + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED)
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "cannot get memory for %u buffers of %" G_GUINT64_FORMAT " bytes: %s",
                    bench->depth_max, slot, g_strerror (errno));
       return FALSE;
     }
-  bench->memory = at;
+  bench->map = at;
+  bench->map_bytes = whole + HUGE_PAGE;
+  bench->memory = (guint8 *)(((guintptr)at + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
   bench->memory_bytes = bytes;
+  /* As the L1 pool has it: what lies in one piece in memory goes to a device as one piece. */
+  madvise (bench->memory, whole, MADV_HUGEPAGE);
   bench->slot_bytes = slot;
   /* Contents that no medium packs; also the first touch of each page, outside of what is measured. */
   for (guint i = 0; i < bench->depth_max; i++)
@@ -135,8 +143,8 @@ kit_bench_free (KitBench *bench)
       lmt_key_unref (bench->keys, bench->slots[i].key);
   g_clear_pointer (&bench->config, lmt_l2_config_free);
   g_clear_pointer (&bench->keys, lmt_key_table_free);
-  if (bench->memory != NULL)
-    munmap (bench->memory, bench->memory_bytes);
+  if (bench->map != NULL)
+    munmap (bench->map, bench->map_bytes);
   g_free (bench->slots);
   g_free (bench->free_slots);
   g_array_unref (bench->sizes);

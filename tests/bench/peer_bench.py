@@ -50,11 +50,13 @@ def pace(path, l1_gb):
 
 
 class Buffer:
-    """What the adapters ask of an object of L1: its bytes. In pages of its own, as O_DIRECT wants them."""
+    """What the adapters ask of an object of L1: its bytes. In pages of its own, as O_DIRECT wants them; no zeros, which a device may
+    keep and give for nothing."""
 
     def __init__(self, size, seed):
         import mmap
         self.byte_array = memoryview(mmap.mmap(-1, size))
+        self.byte_array[:] = os.urandom(size)
         self.byte_array[:8] = seed.to_bytes(8, "little")
 
 
@@ -72,7 +74,7 @@ def l2_phase(adapter, kind, keys, buffers, depth):
         while free and at < len(keys):
             slot = free.pop()
             submit = adapter.submit_store_task if kind == "store" else adapter.submit_load_task
-            flying[submit([keys[at]], [buffers[slot]])] = slot
+            flying[submit([keys[at]], [buffers[at if kind == "store" else slot]])] = slot
             at += 1
         poll.poll()
         os.eventfd_read(fd)
@@ -102,11 +104,13 @@ def l2(config, size, count, depth):
     keys = [ObjectKey(chunk_hash=hashlib.sha256(i.to_bytes(8, "little")).digest(), model_name="bench/model", kv_rank=0x1000100)
             for i in range(count)]
     buffers = [Buffer(size, i) for i in range(depth)]
-    answer = {"store": l2_phase(adapter, "store", keys, buffers, depth)}
+    many = [Buffer(size, i) for i in range(count)]
+    answer = {"store": l2_phase(adapter, "store", keys, many, depth)}
+    del many
     os.sync()
     try:
         with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as drop:
-            drop.write("3")
+            drop.write("1")
     except OSError:
         pass
     answer["load"] = l2_phase(adapter, "load", keys, buffers, depth)

@@ -16,8 +16,8 @@ rig_registry (void)
   return registry;
 }
 
-static void
-on_message (gpointer data, const char *kind, const char *text)
+void
+rig_on_message (gpointer data, const char *kind, const char *text)
 {
   Rig *rig = data;
   g_string_append_printf (rig->messages, "%s\n", text);
@@ -33,6 +33,37 @@ rig_said (Rig *rig, const char *text)
 }
 
 gboolean
+rig_has_uring (void)
+{
+  static int have = -1;
+  if (have >= 0)
+    return have;
+  g_autofree char *dir = make_temp_dir ();
+  g_autofree char *json = g_strdup_printf ("{\"type\":\"fs\",\"base_path\":\"%s\",\"engine\":\"io_uring\"}", dir);
+  g_autoptr (GError) error = NULL;
+  Rig rig;
+  have = 0; /* no other look from within */
+  have = rig_try_open (&rig, json, NULL, NULL, &error);
+  if (have)
+    rig_close (&rig);
+  else
+    {
+      g_test_message ("%s", error->message);
+      g_assert_nonnull (strstr (error->message, "fs: engine: expected auto, threads or sync, found io_uring: "));
+    }
+  remove_tree (dir);
+  return have;
+}
+
+/* (nullable) */
+static const char *
+rig_engine (void)
+{
+  const char *engine = g_getenv ("LMT_TEST_FS_ENGINE");
+  return g_strcmp0 (engine, "io_uring") == 0 && !rig_has_uring () ? NULL : engine;
+}
+
+gboolean
 rig_try_open (Rig *rig, const char *json, const char *yes_destroy, const LmtClock *clock, GError **error)
 {
   memset (rig, 0, sizeof *rig);
@@ -40,7 +71,7 @@ rig_try_open (Rig *rig, const char *json, const char *yes_destroy, const LmtCloc
   rig->keys = lmt_key_table_new ();
   rig->clock = clock != NULL ? clock : lmt_clock_real ();
   /* Test programs of the fs adapter run once for each engine. */
-  const char *engine = g_getenv ("LMT_TEST_FS_ENGINE");
+  const char *engine = rig_engine ();
   g_autofree char *with_engine = NULL;
   if (engine != NULL && strstr (json, "\"fs") != NULL && strstr (json, "\"engine\"") == NULL)
     with_engine = g_strdup_printf ("%.*s,\"engine\":\"%s\"}", (int)strlen (json) - 1, json, engine);
@@ -51,7 +82,7 @@ rig_try_open (Rig *rig, const char *json, const char *yes_destroy, const LmtCloc
                          .keys = rig->keys,
                          .data_wanted = TRUE,
                          .yes_destroy = destroy,
-                         .message = on_message,
+                         .message = rig_on_message,
                          .message_data = rig };
   if (rig->config != NULL)
     rig->l2 = lmt_l2_open (rig->config, &params, error);

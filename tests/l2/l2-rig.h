@@ -32,6 +32,10 @@ LmtL2Code rig_store_fill (Rig *rig, LmtKey *key, guint64 seed, guint64 bytes);
 LmtL2Code rig_load_fill (Rig *rig, LmtKey *key, guint64 seed, guint64 bytes);
 /* Value of the plugin's status, or NULL. (transfer full) */
 char *rig_status (Rig *rig, const char *name);
+/* The fs adapter's ring can be had here: built in, and allowed. */
+gboolean rig_has_uring (void);
+/* For LmtL2Params.message; @rig: a Rig, whose messages grow. */
+void rig_on_message (gpointer rig, const char *kind, const char *text);
 
 /* A fresh folder, and its end with all that is in it. (transfer full) */
 char *make_temp_dir (void);

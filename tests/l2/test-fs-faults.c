@@ -47,7 +47,7 @@ unmount_small (char *dir)
   g_free (dir);
 }
 
-static const char *const engines[] = { "threads", "sync", "io_uring" };
+static const char *const engines[] = { "auto", "threads", "sync", "io_uring" };
 
 static void
 test_disk_full (gconstpointer data)
@@ -779,32 +779,12 @@ test_sizes_only (void)
   remove_tree (dir);
 }
 
-/* Not built in, or forbidden here. */
-static gboolean
-have_uring (void)
-{
-  g_autofree char *dir = make_temp_dir ();
-  g_autofree char *json = g_strdup_printf ("{\"type\":\"fs\",\"base_path\":\"%s\",\"engine\":\"io_uring\"}", dir);
-  g_autoptr (GError) error = NULL;
-  Rig rig;
-  gboolean have = rig_try_open (&rig, json, NULL, NULL, &error);
-  if (have)
-    rig_close (&rig);
-  else
-    {
-      g_test_message ("%s", error->message);
-      g_assert_nonnull (strstr (error->message, "fs: engine: expected auto, threads or sync, found io_uring: "));
-    }
-  remove_tree (dir);
-  return have;
-}
-
 static void
 add_both (const char *path, GTestDataFunc func)
 {
   for (guint i = 0; i < G_N_ELEMENTS (engines); i++)
     {
-      if (strcmp (engines[i], "io_uring") == 0 && !have_uring ())
+      if (strcmp (engines[i], "io_uring") == 0 && !rig_has_uring ())
         continue;
       g_autofree char *full = g_strdup_printf ("/fs-faults/%s/%s", path, engines[i]);
       g_test_add_data_func (full, engines[i], func);

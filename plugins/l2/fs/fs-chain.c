@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* -------- what goes this way -------- */
@@ -21,6 +23,8 @@ uring_is_plain (Uring *uring, const LmtL2Io *io)
   Fs *fs = uring->fs;
   if (io->kind == LMT_L2_LOOKUP)
     return TRUE;
+  if (fs->threads_write && io->kind != LMT_L2_LOAD)
+    return FALSE;
   if (io->kind == LMT_L2_DELETE)
     return !fs->read_only;
   /* An empty file and a pipe nobody writes to read alike. */
@@ -72,29 +76,30 @@ fixed_index (const Uring *uring, const LmtL2Io *io)
   return at >> URING_REGION == last >> URING_REGION ? (int)(at >> URING_REGION) : -1;
 }
 
-/* @fd: descriptor, or a slot's own file */
+/* What wasn't moved yet. @fd: descriptor, or a slot's own file */
 static struct io_uring_sqe *
 request_move (Uring *uring, UringSlot *slot, int fd, gboolean own_file)
 {
   LmtL2Io *io = slot->io;
   struct io_uring_sqe *sqe = uring_request (uring, slot, STEP_MOVE);
   int fixed = fixed_index (uring, io);
-  unsigned bytes = (unsigned)io->buffer_bytes;
+  guint64 from = slot->moved;
+  unsigned bytes = (unsigned)(io->buffer_bytes - from);
   if (io->kind == LMT_L2_STORE)
     {
-      const void *from = io->buffer != NULL ? io->buffer : uring->zeros;
+      const char *at = (const char *)(io->buffer != NULL ? io->buffer : uring->zeros) + from;
       if (fixed >= 0)
-        io_uring_prep_write_fixed (sqe, fd, from, bytes, 0, fixed);
+        io_uring_prep_write_fixed (sqe, fd, at, bytes, from, fixed);
       else
-        io_uring_prep_write (sqe, fd, from, bytes, 0);
+        io_uring_prep_write (sqe, fd, at, bytes, from);
     }
   else
     {
-      void *to = io->buffer != NULL ? io->buffer : uring->nowhere;
+      char *at = (char *)(io->buffer != NULL ? io->buffer : uring->nowhere) + from;
       if (fixed >= 0)
-        io_uring_prep_read_fixed (sqe, fd, to, bytes, 0, fixed);
+        io_uring_prep_read_fixed (sqe, fd, at, bytes, from, fixed);
       else
-        io_uring_prep_read (sqe, fd, to, bytes, 0);
+        io_uring_prep_read (sqe, fd, at, bytes, from);
     }
   uring->n_fixed += fixed >= 0;
   if (own_file)
@@ -171,18 +176,15 @@ request_fill (Uring *uring, UringSlot *slot, int fd, gboolean own_file)
 
 /* The file without a name is open already: its number has to be known for the link. */
 static void
-request_write_unnamed (Uring *uring, UringSlot *slot, UringSpare spare)
+request_write_unnamed (Uring *uring, UringSlot *slot)
 {
   Fs *fs = uring->fs;
   slot->stage = STAGE_WRITE;
-  slot->fd = spare.fd;
-  slot->direct = spare.direct != 0;
-  g_snprintf (slot->name, sizeof slot->name, "/proc/self/fd/%d", spare.fd);
-  request_fill (uring, slot, spare.fd, FALSE);
+  request_fill (uring, slot, slot->fd, FALSE);
   struct io_uring_sqe *sqe = uring_request (uring, slot, STEP_NAME);
   io_uring_prep_linkat (sqe, AT_FDCWD, slot->name, fs->dir, slot->io->key->file, AT_SYMLINK_FOLLOW);
   link_to_next (sqe);
-  io_uring_prep_close (uring_request (uring, slot, STEP_CLOSE), spare.fd);
+  io_uring_prep_close (uring_request (uring, slot, STEP_CLOSE), slot->fd);
 }
 
 /* Where files can't be born without a name: a file of the ring's own, from its opening to its closing one chain. */
@@ -212,25 +214,107 @@ uring_begin_write (Uring *uring, UringSlot *slot)
   Fs *fs = uring->fs;
   if (!atomic_load (&fs->use_tmpfile))
     {
-      if (uring_is_plain (uring, slot->io))
+      if (uring_is_plain (uring, slot->io) && uring_has_room (uring))
         request_write_named (uring, slot);
       else
         uring_by_hand (uring, slot);
       return;
     }
   gboolean direct = atomic_load (&fs->direct) != 0;
-  while (uring->n_spares > 0)
+  while (uring->n_spares > 0 && uring_has_room (uring))
     {
       UringSpare spare = uring->spares[--uring->n_spares];
       if (spare.direct == direct && (!atomic_load (&fs->need_chmod) || fchmod (spare.fd, fs->mode) == 0))
         {
-          request_write_unnamed (uring, slot, spare);
+          slot->fd = spare.fd;
+          slot->direct = spare.direct != 0;
+          g_snprintf (slot->name, sizeof slot->name, "/proc/self/fd/%d", spare.fd);
+          request_write_unnamed (uring, slot);
           return;
         }
       close (spare.fd);
     }
   slot->stage = STAGE_WAIT;
   uring_list_add (uring, &uring->waiting, slot);
+}
+
+/* -------- at once -------- */
+
+/* By a name the kernel has in memory, so that no disk is waited for; -EAGAIN: it hasn't. */
+static int
+open_cached (Uring *uring, const char *name, guint64 flags)
+{
+  struct open_how how = { .flags = flags | O_NOFOLLOW | O_CLOEXEC, .resolve = RESOLVE_CACHED };
+  if (uring->no_cached)
+    return -EAGAIN;
+  int fd = (int)syscall (SYS_openat2, uring->fs->dir, name, &how, sizeof how);
+  if (fd >= 0)
+    return fd;
+  if (errno != ENOSYS && errno != EPERM && !(errno == EINVAL && (flags & O_DIRECT) == 0))
+    return -errno;
+  uring->no_cached = TRUE; /* before 5.12, or forbidden */
+  return -EAGAIN;
+}
+
+static UringNow
+lookup_now (Uring *uring, LmtL2Io *io)
+{
+  struct stat st;
+  int fd = open_cached (uring, io->key->file, O_PATH);
+  if (fd == -ENOENT)
+    {
+      fs_fail_missing (uring->fs, io);
+      return NOW_DONE;
+    }
+  if (fd < 0)
+    return NOW_QUEUE;
+  int failed = fstat (fd, &st);
+  close (fd);
+  if (failed != 0)
+    return NOW_QUEUE;
+  fs_lookup_found (uring->fs, io, st.st_mode, (guint64)st.st_size);
+  return NOW_DONE;
+}
+
+static UringNow
+open_now (Uring *uring, LmtL2Io *io, int *fd)
+{
+  Fs *fs = uring->fs;
+  struct stat st;
+  gboolean direct = atomic_load (&fs->direct) != 0;
+  if (fs->drop_cache || (fs->read_ahead > 0 && !direct))
+    return NOW_QUEUE;
+  /* O_NONBLOCK: a pipe under an object's name must not hold us. */
+  *fd = open_cached (uring, io->key->file, O_RDONLY | O_NONBLOCK | (direct ? O_DIRECT : 0));
+  if (*fd == -ENOENT)
+    {
+      fs_fail_missing (fs, io);
+      return NOW_DONE;
+    }
+  if (*fd < 0)
+    /* A file of the ring's own needs none of our numbers. */
+    return *fd == -EAGAIN || *fd == -EMFILE ? NOW_QUEUE : NOW_THREAD;
+  if (fstat (*fd, &st) == 0 && S_ISREG (st.st_mode) && (guint64)st.st_size == io->buffer_bytes)
+    return NOW_OPEN;
+  close (*fd);
+  return NOW_THREAD;
+}
+
+UringNow
+uring_try_now (Uring *uring, LmtL2Io *io, int *fd)
+{
+  if (io->kind == LMT_L2_LOOKUP)
+    return lookup_now (uring, io);
+  return io->kind == LMT_L2_LOAD ? open_now (uring, io, fd) : NOW_QUEUE;
+}
+
+void
+uring_begin_fill (Uring *uring, UringSlot *slot, int fd)
+{
+  slot->stage = STAGE_FILL;
+  slot->fd = fd;
+  slot->direct = atomic_load (&uring->fs->direct) != 0;
+  request_move (uring, slot, fd, FALSE);
 }
 
 void
@@ -283,7 +367,7 @@ look_done (Uring *uring, UringSlot *slot)
       io->code = LMT_L2_PRESENT;
       uring_finish (uring, slot);
     }
-  else if (is_file && io->kind == LMT_L2_DELETE)
+  else if (is_file && io->kind == LMT_L2_DELETE && uring_has_room (uring))
     {
       slot->stage = STAGE_UNLINK;
       io_uring_prep_unlinkat (uring_request (uring, slot, STEP_UNLINK), fs->dir, io->key->file, 0);
@@ -329,6 +413,40 @@ read_done (Uring *uring, UringSlot *slot)
     uring_by_hand (uring, slot);
 }
 
+/* A move may end early, and the rest is another. FALSE: nothing moved, or no direct one can go on from there. */
+static gboolean
+may_continue (Uring *uring, UringSlot *slot)
+{
+  gint32 res = slot->res[STEP_MOVE];
+  guint64 left = slot->io->buffer_bytes - slot->moved;
+  if (res <= 0 || (guint64)res >= left || uring->closing || slot->cancelled || !uring_has_room (uring)
+      || (slot->direct && (slot->moved + (guint32)res) % MAX (uring->fs->direct_offset, uring->fs->direct_memory) != 0))
+    return FALSE;
+  slot->moved += (guint32)res;
+  uring->n_continued++;
+  return TRUE;
+}
+
+static void
+fill_done (Uring *uring, UringSlot *slot)
+{
+  LmtL2Io *io = slot->io;
+  if (may_continue (uring, slot))
+    {
+      request_move (uring, slot, slot->fd, FALSE);
+      return;
+    }
+  close (slot->fd);
+  slot->fd = -1;
+  if (slot->res[STEP_MOVE] < 0 || slot->moved + (guint64)slot->res[STEP_MOVE] != io->buffer_bytes)
+    {
+      uring_by_hand (uring, slot);
+      return;
+    }
+  io->object_bytes = io->done_bytes = io->buffer_bytes;
+  end_ok (uring, slot);
+}
+
 /* The chain broke before the name: what it opened goes, and its bytes with it. */
 static void
 drop_written (Uring *uring, UringSlot *slot)
@@ -357,7 +475,13 @@ write_done (Uring *uring, UringSlot *slot)
 {
   Fs *fs = uring->fs;
   LmtL2Io *io = slot->io;
-  gboolean named = slot->res[STEP_NAME] == 0 && slot->res[STEP_MOVE] == (gint32)io->buffer_bytes;
+  /* A short write breaks the chain after it: what hangs on a number is still open. */
+  if (slot->fd >= 0 && slot->res[STEP_NAME] == -ECANCELED && slot->res[STEP_CLOSE] == -ECANCELED && may_continue (uring, slot))
+    {
+      request_write_unnamed (uring, slot);
+      return;
+    }
+  gboolean named = slot->res[STEP_NAME] == 0 && slot->res[STEP_MOVE] == (gint32)(io->buffer_bytes - slot->moved);
   if (!named || slot->res[STEP_CLOSE] < 0)
     drop_written (uring, slot);
   slot->fd = -1;
@@ -391,6 +515,9 @@ uring_stage_done (Uring *uring, UringSlot *slot)
       break;
     case STAGE_READ:
       read_done (uring, slot);
+      break;
+    case STAGE_FILL:
+      fill_done (uring, slot);
       break;
     case STAGE_UNLINK:
       unlink_done (uring, slot);

@@ -62,6 +62,7 @@ fs_worker_clear (FsWorker *worker)
 {
   free (worker->bounce);
   worker->bounce = NULL;
+  fs_worker_close_spare (worker);
 }
 
 /* O_DIRECT was promised and refused: the rest, and all that follows, goes through the page cache. */

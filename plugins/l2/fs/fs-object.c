@@ -168,15 +168,49 @@ typedef struct
 } Temp;
 
 static int
-temp_open (Fs *fs, Temp *temp)
+open_unnamed (Fs *fs, gboolean direct)
+{
+  return openat (fs->tmp_dir, ".", O_WRONLY | O_CLOEXEC | O_TMPFILE | (direct ? O_DIRECT : 0), fs_create_mode (fs));
+}
+
+gboolean
+fs_worker_wants_spare (Fs *fs, const FsWorker *worker)
+{
+  return worker->stored && worker->spare == 0 && atomic_load (&fs->use_tmpfile);
+}
+
+void
+fs_worker_open_spare (Fs *fs, FsWorker *worker)
+{
+  worker->stored = FALSE; /* if it can't be opened, the next store finds out why */
+  worker->spare_direct = atomic_load (&fs->direct) != 0;
+  worker->spare = open_unnamed (fs, worker->spare_direct) + 1;
+}
+
+void
+fs_worker_close_spare (FsWorker *worker)
+{
+  if (worker->spare > 0)
+    close (worker->spare - 1);
+  worker->spare = 0;
+}
+
+static int
+temp_open (Fs *fs, FsWorker *worker, Temp *temp)
 {
   temp->direct = atomic_load (&fs->direct);
   int flags = O_WRONLY | O_CLOEXEC | (temp->direct ? O_DIRECT : 0);
   mode_t mode = fs_create_mode (fs);
   temp->name[0] = '\0';
+  if (worker->spare > 0 && worker->spare_direct == temp->direct)
+    {
+      temp->fd = worker->spare - 1;
+      worker->spare = 0;
+      return 0;
+    }
   if (atomic_load (&fs->use_tmpfile))
     {
-      temp->fd = openat (fs->tmp_dir, ".", flags | O_TMPFILE, mode);
+      temp->fd = open_unnamed (fs, temp->direct);
       if (temp->fd >= 0)
         return 0;
       if (errno != EOPNOTSUPP && errno != EISDIR)
@@ -384,7 +418,7 @@ store (Fs *fs, FsWorker *worker, LmtL2Io *io)
     }
   Temp temp = { .fd = -1 };
   const char *what = "create";
-  int error = temp_open (fs, &temp);
+  int error = temp_open (fs, worker, &temp);
   if (error == 0)
     error = fill_temp (fs, worker, io, &temp, &what);
   if (error == 0)
@@ -593,6 +627,7 @@ fs_perform (Fs *fs, FsWorker *worker, LmtL2Io *io)
   if (!fs_admit (fs, io))
     return;
   perform (fs, worker, io);
+  worker->stored = io->kind == LMT_L2_STORE && io->code == LMT_L2_OK;
   if (io->code != LMT_L2_IO)
     fs_dir_ok (fs);
 }

@@ -326,7 +326,7 @@ tell_limits (Fs *fs, const FsConfig *config)
 
 /* Why there is no io_uring, as it stands in a message. (transfer full) */
 static char *
-try_uring (Fs *fs)
+try_uring (Fs *fs, const char *engine)
 {
 #ifdef FS_WITH_URING
   g_autoptr (GError) refused = NULL;
@@ -334,6 +334,7 @@ try_uring (Fs *fs)
   if (fs->engine_data != NULL)
     {
       fs->engine = &fs_engine_uring;
+      fs->threads_write = strcmp (engine, "auto") == 0;
       return NULL;
     }
   return g_strdup_printf ("io_uring: %s", refused->message);
@@ -347,10 +348,10 @@ choose_engine (Fs *fs, const FsConfig *config, GError **error)
 {
   g_autofree char *why_not = NULL;
   gboolean is_auto = strcmp (config->engine, "auto") == 0;
-  const char *why = is_auto ? "the kernel allows it" : "as asked";
+  const char *why = is_auto ? "the kernel allows it; threads store" : "as asked";
   if (is_auto || strcmp (config->engine, "io_uring") == 0)
     {
-      why_not = try_uring (fs);
+      why_not = try_uring (fs, config->engine);
       if (why_not != NULL && !is_auto)
         return refuse (error, "engine", "auto, threads or sync", why_not);
       why = why_not != NULL ? why_not : why;

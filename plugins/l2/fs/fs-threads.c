@@ -6,26 +6,79 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
 /* -------- threads -------- */
 
+enum
+{
+  SPARE_MS = 50, /* a file opened ahead is kept so long after a thread's last operation */
+};
+
 typedef struct
 {
   Fs *fs;
-  LmtL2Queue *done;
   pthread_mutex_t mutex;
   pthread_cond_t cond;
-  LmtL2Io **ring; /* depth of them */
+  LmtL2Io **ring; /* to do: depth of them at most */
   guint32 size;
   guint32 head;
   guint32 n;
+  LmtL2Io **done; /* to be reaped */
+  guint32 done_head;
+  atomic_uint n_done; /* changes under the mutex */
+  int fd;             /* readable while something is to be reaped; fs->wake_fd: whose reader is told only */
+  guint32 idle;
   guint32 n_new; /* since the last flush; driving thread */
   gboolean stop;
-  guint32 n_threads;
+  sigset_t no_signals;
+  guint32 n_threads; /* so many were started; driving thread */
   pthread_t threads[];
 } Pool;
+
+/* Under the mutex: or a reap that empties the queue in between would leave the descriptor readable for nothing. */
+static void
+add_done (Pool *pool, LmtL2Io *io)
+{
+  const guint64 one = 1;
+  guint32 n = atomic_load_explicit (&pool->n_done, memory_order_relaxed);
+  pool->done[(pool->done_head + n) % pool->size] = io;
+  atomic_store_explicit (&pool->n_done, n + 1, memory_order_release);
+  if (n == 0)
+    while (write (pool->fd, &one, sizeof one) < 0 && errno == EINTR)
+      ;
+}
+
+/* With the mutex held. After its last operation a thread opens a file for the next store: who waits for that one doesn't wait for
+ * the file too. Nobody asks for long: the file goes. */
+static void
+wait_for_work (Pool *pool, FsWorker *worker)
+{
+  if (fs_worker_wants_spare (pool->fs, worker))
+    {
+      pthread_mutex_unlock (&pool->mutex);
+      fs_worker_open_spare (pool->fs, worker);
+      pthread_mutex_lock (&pool->mutex);
+      if (pool->n > 0 || pool->stop)
+        return;
+    }
+  pool->idle++;
+  if (worker->spare == 0)
+    pthread_cond_wait (&pool->cond, &pool->mutex);
+  else
+    {
+      struct timespec until;
+      clock_gettime (CLOCK_MONOTONIC, &until);
+      until.tv_nsec += SPARE_MS * 1000000;
+      until.tv_sec += until.tv_nsec / 1000000000;
+      until.tv_nsec %= 1000000000;
+      if (pthread_cond_timedwait (&pool->cond, &pool->mutex, &until) == ETIMEDOUT && pool->n == 0)
+        fs_worker_close_spare (worker);
+    }
+  pool->idle--;
+}
 
 static void *
 pool_run (void *data)
@@ -36,7 +89,7 @@ pool_run (void *data)
   for (;;)
     {
       while (pool->n == 0 && !pool->stop)
-        pthread_cond_wait (&pool->cond, &pool->mutex);
+        wait_for_work (pool, &worker);
       if (pool->stop)
         break;
       LmtL2Io *io = pool->ring[pool->head];
@@ -44,14 +97,8 @@ pool_run (void *data)
       pool->n--;
       pthread_mutex_unlock (&pool->mutex);
       fs_perform (pool->fs, &worker, io);
-      lmt_l2_queue_push (pool->done, io);
-      if (pool->fs->wake_fd >= 0)
-        {
-          const guint64 one = 1;
-          while (write (pool->fs->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
-            ;
-        }
       pthread_mutex_lock (&pool->mutex);
+      add_done (pool, io);
     }
   pthread_mutex_unlock (&pool->mutex);
   fs_worker_clear (&worker);
@@ -70,33 +117,43 @@ pool_close (gpointer engine)
     pthread_join (pool->threads[i], NULL);
   pthread_mutex_destroy (&pool->mutex);
   pthread_cond_destroy (&pool->cond);
-  lmt_l2_queue_free (pool->done);
+  if (pool->fd >= 0 && pool->fd != pool->fs->wake_fd)
+    close (pool->fd);
   g_free (pool->ring);
+  g_free (pool->done);
   g_free (pool);
+}
+
+/* 0 or an errno. Signals are the program's; and a write over RLIMIT_FSIZE is then an error instead of the end. */
+static int
+start_thread (Pool *pool)
+{
+  sigset_t before;
+  pthread_sigmask (SIG_SETMASK, &pool->no_signals, &before);
+  int failed = pthread_create (&pool->threads[pool->n_threads], NULL, pool_run, pool);
+  pthread_sigmask (SIG_SETMASK, &before, NULL);
+  pool->n_threads += failed == 0;
+  return failed;
 }
 
 static gpointer
 pool_open (Fs *fs, GError **error)
 {
   Pool *pool = g_malloc0 (sizeof *pool + fs->n_workers * sizeof (pthread_t));
+  pthread_condattr_t attributes;
   pool->fs = fs;
   pool->size = fs->depth;
   pool->ring = g_new0 (LmtL2Io *, pool->size);
-  pool->done = lmt_l2_queue_new (fs->depth);
+  pool->done = g_new0 (LmtL2Io *, pool->size);
+  pool->fd = fs->wake_fd >= 0 ? fs->wake_fd : eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
   pthread_mutex_init (&pool->mutex, NULL);
-  pthread_cond_init (&pool->cond, NULL);
-  /* Signals are the program's; and a write over RLIMIT_FSIZE is then an error instead of the end. */
-  sigset_t all, before;
-  sigfillset (&all);
-  pthread_sigmask (SIG_SETMASK, &all, &before);
-  int failed = 0;
-  while (pool->n_threads < fs->n_workers && failed == 0)
-    {
-      failed = pthread_create (&pool->threads[pool->n_threads], NULL, pool_run, pool);
-      pool->n_threads += failed == 0;
-    }
-  pthread_sigmask (SIG_SETMASK, &before, NULL);
-  if (pool->n_threads > 0)
+  pthread_condattr_init (&attributes);
+  pthread_condattr_setclock (&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init (&pool->cond, &attributes);
+  pthread_condattr_destroy (&attributes);
+  sigfillset (&pool->no_signals);
+  int failed = pool->fd < 0 ? errno : start_thread (pool);
+  if (failed == 0)
     return pool;
   g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "fs: num_workers: no thread can be started: %s", g_strerror (failed));
   pool_close (pool);
@@ -119,27 +176,57 @@ pool_submit (gpointer engine, LmtL2Io *io)
   return answer;
 }
 
+/* Wakes as many as there is new work for, and starts more when all have something to do. */
 static void
 pool_flush (gpointer engine)
 {
   Pool *pool = engine;
-  if (pool->n_new == 1)
-    pthread_cond_signal (&pool->cond);
-  else if (pool->n_new > 1)
-    pthread_cond_broadcast (&pool->cond);
+  if (pool->n_new == 0)
+    return;
+  pthread_mutex_lock (&pool->mutex);
+  guint32 wake = MIN (pool->n_new, pool->idle), more = pool->n > pool->idle ? pool->n - pool->idle : 0;
+  pthread_mutex_unlock (&pool->mutex);
   pool->n_new = 0;
+  for (; wake > 0; wake--)
+    pthread_cond_signal (&pool->cond);
+  for (; more > 0 && pool->n_threads < pool->fs->n_workers && start_thread (pool) == 0; more--)
+    ;
 }
 
 static int
 pool_get_fd (gpointer engine)
 {
-  return lmt_l2_queue_fd (((Pool *)engine)->done);
+  return ((Pool *)engine)->fd;
+}
+
+gboolean
+fs_threads_have_done (gconstpointer engine)
+{
+  const Pool *pool = engine;
+  return atomic_load_explicit (&pool->n_done, memory_order_acquire) > 0;
 }
 
 static guint32
 pool_reap (gpointer engine, LmtL2Io **ios, guint32 max)
 {
-  return lmt_l2_queue_reap (((Pool *)engine)->done, ios, max);
+  Pool *pool = engine;
+  if (max == 0 || !fs_threads_have_done (pool))
+    return 0;
+  pthread_mutex_lock (&pool->mutex);
+  guint32 n = atomic_load_explicit (&pool->n_done, memory_order_relaxed);
+  guint32 take = MIN (n, max);
+  for (guint32 i = 0; i < take; i++)
+    ios[i] = pool->done[(pool->done_head + i) % pool->size];
+  pool->done_head = (pool->done_head + take) % pool->size;
+  atomic_store_explicit (&pool->n_done, n - take, memory_order_relaxed);
+  if (take == n && pool->fd != pool->fs->wake_fd)
+    {
+      guint64 count;
+      while (read (pool->fd, &count, sizeof count) < 0 && errno == EINTR)
+        ;
+    }
+  pthread_mutex_unlock (&pool->mutex);
+  return take;
 }
 
 /* What no thread has begun comes back at once; what runs is finished. */
@@ -157,11 +244,12 @@ pool_cancel (gpointer engine, LmtL2Io *io)
       found |= *at == io;
     }
   pool->n -= found;
+  if (found)
+    {
+      io->code = LMT_L2_CLOSED;
+      add_done (pool, io);
+    }
   pthread_mutex_unlock (&pool->mutex);
-  if (!found)
-    return;
-  io->code = LMT_L2_CLOSED;
-  lmt_l2_queue_push (pool->done, io);
 }
 
 const FsEngine fs_engine_threads = {

@@ -24,13 +24,22 @@ enum
 
 /* -------- requests -------- */
 
-/* The queue has room for all that all slots can ask for at once: it is never full. The prep functions leave user_data alone. */
+gboolean
+uring_has_room (Uring *uring)
+{
+  /* It was made for all that all slots can ask for at once: only a kernel that takes less than it is given gets us here. */
+  if (G_LIKELY (io_uring_sq_space_left (&uring->ring) >= URING_STEPS))
+    return TRUE;
+  if (uring->enabled)
+    io_uring_submit (&uring->ring);
+  return io_uring_sq_space_left (&uring->ring) >= URING_STEPS;
+}
+
+/* The prep functions leave user_data alone. */
 static struct io_uring_sqe *
 take_request (Uring *uring, guint64 data)
 {
   struct io_uring_sqe *sqe = io_uring_get_sqe (&uring->ring);
-  if (G_UNLIKELY (sqe == NULL))
-    g_error ("The ring has no room: requests=%u slots=%u", uring->n_requests, uring->n_slots);
   sqe->user_data = data;
   return sqe;
 }
@@ -90,6 +99,7 @@ take_slot (Uring *uring, LmtL2Io *io)
   slot->io = io;
   slot->cancelled = FALSE;
   slot->left = 0;
+  slot->moved = 0;
   slot->fd = -1;
   uring->n_stores += io->kind == LMT_L2_STORE;
   io->plugin[0] = uring_index (uring, slot) + 1;
@@ -151,6 +161,12 @@ uring_by_hand (Uring *uring, UringSlot *slot)
 }
 
 static gboolean
+pool_waits (const Uring *uring)
+{
+  return uring->pool_ios > 0 && fs_threads_have_done (uring->pool);
+}
+
+static gboolean
 reap_pool (Uring *uring)
 {
   guint32 before = uring->pool_ios;
@@ -186,7 +202,7 @@ uring_top_up (Uring *uring)
   if (uring->closing || uring->n_stores == 0 || !atomic_load (&fs->use_tmpfile))
     return;
   guint32 want = MIN (uring->waiting.n + MIN (uring->n_stores, URING_SPARES), uring->n_slots);
-  while (uring->n_spares + uring->n_opening < want)
+  while (uring->n_spares + uring->n_opening < want && uring_has_room (uring))
     {
       gboolean direct = atomic_load (&fs->direct) != 0;
       int flags = O_WRONLY | O_CLOEXEC | O_TMPFILE | (direct ? O_DIRECT : 0);
@@ -251,17 +267,6 @@ spare_opened (Uring *uring, int fd, gboolean direct)
     }
 }
 
-void
-uring_sync_dir (Uring *uring)
-{
-  if (uring->syncing.n > 0 || uring->to_sync.n == 0)
-    return;
-  uring->syncing = uring->to_sync;
-  uring->to_sync = (UringList){ 0 };
-  io_uring_prep_fsync (take_request (uring, DATA_SYNC), uring->fs->dir, 0);
-  uring->n_requests++;
-}
-
 static void
 dir_synced (Uring *uring, int res)
 {
@@ -278,7 +283,22 @@ dir_synced (Uring *uring, int res)
         uring->n_plain++;
       uring_finish (uring, slot);
     }
-  uring_sync_dir (uring);
+}
+
+void
+uring_sync_dir (Uring *uring)
+{
+  if (uring->syncing.n > 0 || uring->to_sync.n == 0)
+    return;
+  uring->syncing = uring->to_sync;
+  uring->to_sync = (UringList){ 0 };
+  if (uring_has_room (uring))
+    {
+      io_uring_prep_fsync (take_request (uring, DATA_SYNC), uring->fs->dir, 0);
+      uring->n_requests++;
+    }
+  else
+    dir_synced (uring, fsync (uring->fs->dir) == 0 ? 0 : -errno);
 }
 
 /* -------- completions -------- */
@@ -292,7 +312,10 @@ complete (Uring *uring, guint64 data, gint32 res)
   if (step == DATA_SPARE)
     spare_opened (uring, res, what != 0);
   else if (step == DATA_SYNC)
-    dir_synced (uring, res);
+    {
+      dir_synced (uring, res);
+      uring_sync_dir (uring);
+    }
   else if (step < N_STEPS && what < uring->n_slots)
     {
       UringSlot *slot = &uring->slots[what];
@@ -344,22 +367,40 @@ enter (Uring *uring)
 /* -------- FsEngine -------- */
 
 static guint32
+submit_to_pool (Uring *uring, LmtL2Io *io)
+{
+  uring->n_ios++;
+  give_to_pool (uring, io);
+  return LMT_L2_SUBMIT_QUEUED;
+}
+
+static guint32
 engine_submit (gpointer engine, LmtL2Io *io)
 {
   Uring *uring = engine;
+  int fd = -1;
   if (uring->n_ios == uring->n_slots)
     return LMT_L2_SUBMIT_BUSY;
-  if (!uring_is_plain (uring, io))
-    {
-      uring->n_ios++;
-      give_to_pool (uring, io);
-      return LMT_L2_SUBMIT_QUEUED;
-    }
+  if (!uring_is_plain (uring, io) || !uring_has_room (uring))
+    return submit_to_pool (uring, io);
   if (!fs_admit (uring->fs, io))
     return LMT_L2_SUBMIT_DONE;
+  UringNow now = uring_try_now (uring, io, &fd);
+  if (now == NOW_DONE)
+    {
+      uring->n_at_once++;
+      if (io->code != LMT_L2_IO)
+        fs_dir_ok (uring->fs);
+      return LMT_L2_SUBMIT_DONE;
+    }
+  if (now == NOW_THREAD)
+    return submit_to_pool (uring, io);
   uring->n_ios++;
   UringSlot *slot = take_slot (uring, io);
-  uring_begin (uring, slot);
+  if (now == NOW_OPEN)
+    uring_begin_fill (uring, slot, fd);
+  else
+    uring_begin (uring, slot);
   if (io->kind == LMT_L2_STORE)
     uring_top_up (uring);
   return LMT_L2_SUBMIT_QUEUED;
@@ -412,10 +453,11 @@ static gboolean
 take_all (Uring *uring)
 {
   gboolean any = FALSE;
+  /* Before anything is taken: what comes later makes it readable again. */
+  if (something_waits (uring) || pool_waits (uring))
+    read_event (uring);
   for (guint i = 0; i < 4 && something_waits (uring); i++)
     {
-      if (i == 0)
-        read_event (uring);
       io_uring_cq_eventfd_toggle (&uring->ring, false);
       any |= take_completions (uring);
       uring_top_up (uring);
@@ -428,7 +470,7 @@ take_all (Uring *uring)
     }
   if (io_uring_sq_ready (&uring->ring) > 0)
     enter (uring);
-  if (uring->pool_ios > 0)
+  if (pool_waits (uring))
     any |= reap_pool (uring);
   return any;
 }
@@ -451,7 +493,9 @@ engine_reap (gpointer engine, LmtL2Io **ios, guint32 max)
   uring->done_head = (uring->done_head + n) % uring->n_slots;
   uring->n_done -= n;
   uring->n_ios -= n;
-  if (G_UNLIKELY (uring->n_done > 0 || (uring->enabled && something_waits (uring)))) /* the descriptor has to stay readable */
+  if (G_UNLIKELY (
+          uring->n_done > 0
+          || (uring->enabled && (something_waits (uring) || pool_waits (uring))))) /* the descriptor has to stay readable */
     write_event (uring);
   return n;
 }
@@ -516,10 +560,8 @@ engine_status (gpointer engine, LmtL2AddStatus add, gpointer data)
     const char *key;
     guint64 value;
   } values[] = {
-    { "ring_ops", uring->n_plain },
-    { "thread_ops", uring->n_by_threads },
-    { "registered_bytes", uring->memory_bytes },
-    { "registered_ops", uring->n_fixed },
+    { "ring_ops", uring->n_plain },        { "at_once_ops", uring->n_at_once },         { "continued_moves", uring->n_continued },
+    { "thread_ops", uring->n_by_threads }, { "registered_bytes", uring->memory_bytes }, { "registered_ops", uring->n_fixed },
   };
   for (guint i = 0; i < G_N_ELEMENTS (values); i++)
     {

@@ -9,7 +9,9 @@
 
 /*
  * Shared by fs-uring.c (ring, slots, hand-over) and fs-chain.c (requests of an operation, and what their ends mean). All of it is
- * the driving thread's. An operation has a slot while the ring works for it. Each stage is a chain of requests, whose completions
+ * the driving thread's. A lookup or a load whose name is in the kernel's memory is answered, or its file opened, at once: that
+ * costs two microseconds, where each step of a chain costs a turn of the ring. Everything else goes in stages: an operation has a
+ * slot while the ring works for it, and each stage is a chain of requests, whose completions
  * are all awaited; an end that isn't the plain one is never judged here: what the chain took is given back, and the operation is
  * done over by the threads (fs_perform), so that every error has one meaning and one message, whatever the engine.
  */
@@ -32,6 +34,7 @@ typedef enum
   STAGE_WRITE,  /* store: the chain that ends with the name */
   STAGE_SYNC,   /* store: for the directory's fsync */
   STAGE_READ,   /* load: the chain */
+  STAGE_FILL,   /* load: the read alone, of a file that could be opened at once */
   STAGE_UNLINK, /* delete */
 } UringStage;
 
@@ -57,8 +60,9 @@ typedef struct
   guint8 left; /* completions to come */
   guint8 cancelled;
   guint8 direct;
-  int fd;       /* file without a name */
-  guint32 next; /* in a list: index + 1 */
+  int fd;        /* file without a name; file to load from */
+  guint32 moved; /* of the object, before the move that runs */
+  guint32 next;  /* in a list: index + 1 */
   gint32 res[N_STEPS];
   char name[64]; /* temporary name, or the file without one under /proc */
   struct statx st;
@@ -105,18 +109,24 @@ typedef struct
   void *nowhere;  /* without data: what is loaded */
   guint8 *memory; /* registered */
   guint64 memory_bytes;
-  gboolean no_flag; /* renames can't refuse to replace here */
+  gboolean no_flag;   /* renames can't refuse to replace here */
+  gboolean no_cached; /* the kernel can't open without waiting */
   /* the threads */
   gpointer pool;
   guint32 pool_ios;
   gboolean pool_new; /* since the last flush */
   /* what happened */
   guint64 n_plain;
+  guint64 n_at_once;
+  guint64 n_continued;
   guint64 n_by_threads;
   guint64 n_fixed;
 } Uring;
 
 /* fs-uring.c */
+/* FALSE: the queue has no room for another chain. */
+gboolean uring_has_room (Uring *uring);
+/* Only after uring_has_room(), which is asked once a chain. */
 struct io_uring_sqe *uring_request (Uring *uring, UringSlot *slot, UringStep step);
 void uring_finish (Uring *uring, UringSlot *slot);  /* io is filled */
 void uring_by_hand (Uring *uring, UringSlot *slot); /* the threads do it over */
@@ -132,6 +142,17 @@ UringSlot *uring_list_take (Uring *uring, UringList *list); /* (nullable) */
 
 /* fs-chain.c */
 gboolean uring_is_plain (Uring *uring, const LmtL2Io *io); /* FALSE: for the threads */
+typedef enum
+{
+  NOW_DONE,   /* io is filled */
+  NOW_OPEN,   /* *fd is open, of a file of the right size */
+  NOW_QUEUE,  /* through the ring */
+  NOW_THREAD, /* by the threads */
+} UringNow;
+
+/* What can be had without waiting for a disk: names the kernel has in memory. */
+UringNow uring_try_now (Uring *uring, LmtL2Io *io, int *fd);
 void uring_begin (Uring *uring, UringSlot *slot);
+void uring_begin_fill (Uring *uring, UringSlot *slot, int fd);
 void uring_begin_write (Uring *uring, UringSlot *slot);
 void uring_stage_done (Uring *uring, UringSlot *slot);

@@ -61,6 +61,9 @@ typedef struct _Fs Fs;
 typedef struct
 {
   void *bounce; /* FS_BOUNCE bytes, aligned; made on first use */
+  int spare;    /* file without a name opened ahead, + 1 */
+  gboolean spare_direct;
+  gboolean stored; /* its last operation was a store */
 } FsWorker;
 
 enum
@@ -87,6 +90,7 @@ typedef struct
 } FsEngine;
 
 extern const FsEngine fs_engine_threads;
+gboolean fs_threads_have_done (gconstpointer engine); /* something is to be reaped */
 extern const FsEngine fs_engine_sync;
 extern const FsEngine fs_engine_uring; /* only if built with liburing */
 
@@ -120,7 +124,8 @@ struct _Fs
   guint64 direct_offset;  /* of offsets and lengths */
   const FsEngine *engine;
   gpointer engine_data;
-  int wake_fd; /* eventfd the threads tell of each end, beside their queue; -1: none */
+  int wake_fd;            /* eventfd of the ring, which the threads use too; -1: none */
+  gboolean threads_write; /* stores and deletes are for the threads, also where there is a ring */
 
   /* driving thread: bounds of loads in flight */
   guint64 load_bytes;
@@ -190,6 +195,10 @@ fs_create_mode (Fs *fs)
   return atomic_load (&fs->need_chmod) ? 0600 : fs->mode;
 }
 void fs_worker_clear (FsWorker *worker);
+/* A file opened ahead of the next store: only between operations, on the worker's own thread. */
+gboolean fs_worker_wants_spare (Fs *fs, const FsWorker *worker);
+void fs_worker_open_spare (Fs *fs, FsWorker *worker);
+void fs_worker_close_spare (FsWorker *worker);
 gboolean fs_size_fits (const Fs *fs, guint64 found, guint64 wanted);
 
 /* fs-file.c. 0 or an errno; FS_SHORT: the file ended early. @buffer NULL: zeros are written, what is read is dropped. */
