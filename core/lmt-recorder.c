@@ -2,6 +2,7 @@
 #include "lmt-recorder.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -108,7 +109,7 @@ set_start (LmtRecorder *recorder, const LmtRecorderParams *params)
     {
       recorder->t_mono_start = params->t_mono_start;
       recorder->t_wall_start = params->t_wall_start;
-      recorder->wall_offset_ns = (gint64)(params->t_wall_start * 1e9) - recorder->start_ns;
+      recorder->wall_offset_ns = (gint64)llrint (params->t_wall_start * 1e9) - recorder->start_ns;
     }
   else if (recorder->clock != NULL)
     recorder->t_mono_start = recorder->t_wall_start = (double)recorder->start_ns / 1e9;

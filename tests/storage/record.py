@@ -247,9 +247,10 @@ def play(path):
     return directory
 
 
-def wire(place):
+def listed(place):
+    """A key as --state-out lists it."""
     digest, model, rank, group, salt = place[2]
-    return "%s@%08x@%x@%s" % (model, rank, group, digest) + ("@" + salt if salt else "")
+    return [model, rank, group, digest] + ([salt] if salt else [])
 
 
 def test_events(folder):
@@ -265,7 +266,7 @@ def test_events(folder):
                 state = json.load(file)
             directory = play(out)
             held = held_keys(state)
-            found = {"l1": sorted(wire(place) for place in directory if place[0] == "l1"), "l2": sorted(wire(place) for place in directory if place[0] == "l2")}
+            found = {"l1": sorted(listed(place) for place in directory if place[0] == "l1"), "l2": sorted(listed(place) for place in directory if place[0] == "l2")}
             expect(found == held, (trace, more, {tier: (len(found[tier]), len(held[tier]), found[tier][:2], held[tier][:2]) for tier in found}))
             n += len(directory)
     expect(n > 500, n)
