@@ -68,7 +68,7 @@ encode (LmtRecorder *recorder, const LmtRingEvent *event)
   lmt_pack_raw (out, frame_head, sizeof frame_head - 1);
   put_double (out, (double)since_ns / 1e9);
   lmt_pack_raw (out, wall_head, sizeof wall_head - 1);
-  put_double (out, (double)event->wall_ns / 1e9);
+  put_double (out, lmt_trace_seconds (event->wall_ns));
   lmt_pack_raw (out, head->bytes, head->len);
   if (!put_args (&recorder->level->calls[event->call], event, recorder->schema, out)
       || out->len - start - LMT_FRAME_PREFIX_BYTES > G_MAXUINT32)

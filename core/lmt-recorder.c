@@ -87,6 +87,12 @@ read_ns (clockid_t clock)
   return (gint64)ts.tv_sec * NS_PER_S + ts.tv_nsec;
 }
 
+static gint64
+wall_start_ns (double seconds)
+{
+  return (gint64)seconds * NS_PER_S + (gint64)llrint ((seconds - floor (seconds)) * 1e9);
+}
+
 /* trace-format.md 10: SOURCE_DATE_EPOCH, else what the caller gives with a clock of its own, else that clock, else the system's.
  */
 static void
@@ -109,14 +115,14 @@ set_start (LmtRecorder *recorder, const LmtRecorderParams *params)
     {
       recorder->t_mono_start = params->t_mono_start;
       recorder->t_wall_start = params->t_wall_start;
-      recorder->wall_offset_ns = (gint64)llrint (params->t_wall_start * 1e9) - recorder->start_ns;
+      recorder->wall_offset_ns = wall_start_ns (params->t_wall_start) - recorder->start_ns;
     }
   else if (recorder->clock != NULL)
     recorder->t_mono_start = recorder->t_wall_start = (double)recorder->start_ns / 1e9;
   else
     {
       recorder->t_mono_start = (double)recorder->start_ns / 1e9;
-      recorder->t_wall_start = (double)wall_ns / 1e9;
+      recorder->t_wall_start = lmt_trace_seconds (wall_ns);
       recorder->wall_follows = FALSE;
     }
 }

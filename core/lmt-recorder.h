@@ -209,6 +209,13 @@ typedef struct
   gint64 mono_ns;
   gint64 wall_ns;
 } LmtTraceTime;
+/* A time in ns as the file has it: the double nearest to it (ns as one double are 256 apart today). */
+static inline double
+lmt_trace_seconds (gint64 ns)
+{
+  return (double)(ns / 1000000000) + (double)(ns % 1000000000) / 1e9;
+}
+
 void lmt_recorder_get_time (LmtRecorder *recorder, LmtTraceTime *time);
 void lmt_recorder_publish_at (LmtTraceLevel *level, guint32 call, const LmtTraceTime *time, gconstpointer copy, gsize len);
 

@@ -135,7 +135,7 @@ publish_batch (StorageReporter *reporter, const Batch *batch, const LmtTraceTime
   LMT_PACK_LITERAL (out, "shared");
   lmt_pack_bool (out, FALSE);
   LMT_PACK_LITERAL (out, "ts");
-  lmt_pack_double (out, (double)time->wall_ns / 1e9);
+  lmt_pack_double (out, lmt_trace_seconds (time->wall_ns));
   pack_number (out, "capacity_bytes", batch->capacity_bytes);
   pack_number (out, "capacity_revision", (guint64)batch->revision);
   lmt_recorder_publish_at (&storage_events_level, CALL_BATCH, time, out->data, out->len);
