@@ -28,7 +28,8 @@ DROP = ("-c", "-MD", "-fcolor-diagnostics", "-fdiagnostics-color=always", "-Werr
 def command(entry):
     """The analyser's command of one entry: no output, no dependency file, no colours."""
     kept, skip = [], False
-    for word in shlex.split(entry["command"])[1:]:
+    words = shlex.split(entry["command"])
+    for word in words[2 if os.path.basename(words[0]) == "ccache" else 1:]:
         if skip:
             skip = False
         elif word in DROP_WITH_VALUE:

@@ -187,7 +187,7 @@ work_shape_finish (WorkShape *shape, guint64 chunk_tokens, gboolean must, GError
   if ((guint64)shape->n_groups * shape->world > WORK_CELLS_MAX / 16)
     {
       g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "groups: expected at most %u groups times ranks, found %u",
-                   WORK_CELLS_MAX / 16, shape->n_groups * shape->world);
+                   (guint)WORK_CELLS_MAX / 16, shape->n_groups * shape->world);
       return FALSE;
     }
   for (guint i = 0; i < shape->n_groups; i++)
