@@ -171,6 +171,7 @@ def test_completion(commands, everywhere, adapters):
                  ("lmtrace replay --eviction-policy ", {"LRU", "ARC", "IsolatedLRU", "noop"}),
                  ("lmtrace replay --eviction-policy=A", {"ARC"}), ("lmtrace replay --format=", {"text", "json", "csv"}),
                  ("lmtrace replay ", {"a.lct", "b.lct.gz", "sub"}), ("lmtrace info a.lct b", {"b.lct.gz"}),
+                 ("lmtrace import mooncake n", {"note.txt"}), ("lmtrace record --clock ", {"virtual", "real"}),
                  ("lmtrace replay --output ", {"a.lct", "b.lct.gz", "note.txt", "sub", "lmtrace", "count"}),
                  ("lmtrace replay --no-such ", {"a.lct", "b.lct.gz", "sub"}), ("lmtrace nothing --zz", set())]
         cases += [("lmtrace %s --" % command, wanted_of(command, commands, everywhere)) for command in commands]

@@ -60,6 +60,7 @@ test_shape (void)
   g_assert_cmphex (work_shape_rank (&spec->shape, 1), ==, 0x02010201);
 }
 
+#define X50 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 typedef struct
 {
   const char *text;
@@ -74,6 +75,12 @@ static const Bad bad[] = {
     "unknown key \"request\": expected one of schema, description, seed, duration, requests, clock, model, arrivals, classes, "
     "threads, manager" },
   { "{\"schema\": \"lmtrace/workload/1\", \"seed\": 1, \"seed\": 2}", "seed: stands twice" },
+  { "{\"a\\nb\\u00e4\": 1}",
+    "unknown key \"a\\nb\\u00e4\": expected one of schema, description, seed, duration, requests, clock, model, "
+    "arrivals, classes, threads, manager" },
+  { "{\"" X50 X50 "\": 1}",
+    "unknown key \"" X50 "xxxxxxx...\": expected one of schema, description, seed, duration, requests, clock, "
+    "model, arrivals, classes, threads, manager" },
   { "{\"schema\": \"lmtrace/workload/1\", \"seed\": -1}",
     "seed: expected a whole number from 0 to 9223372036854775807, as in 1000 or \"10k\", found -1" },
   { "{\"schema\": \"lmtrace/workload/1\", \"duration\": \"ten\"}",
@@ -139,6 +146,8 @@ static const Bad bad[] = {
   { HEAD MODEL ", " ARRIVALS ", \"classes\": [{\"input_tokens\": 1, \"shared_prefix_tokens\": {\"zipf\": [3, 1]}}]}",
     "classes[0].shared_prefix_tokens: expected tokens beside zipf: how long the prefixes are" },
   { HEAD MODEL ", " ARRIVALS ", " CLASSES ", \"manager\": []}", "manager: expected an object, found an array" },
+  { HEAD MODEL ", " ARRIVALS ", " CLASSES ", \"manager\": {\"l1-size\": \"1GiB\", \"l1-size\": 3}}",
+    "manager: a key stands twice" },
 };
 
 static void

@@ -36,6 +36,17 @@ work_json_wrong (const WorkPlace *place, const char *expected, GError **error)
   return work_json_refuse (place, text, error);
 }
 
+char *
+work_json_shown_name (const char *name)
+{
+  GString *text = g_string_new (NULL);
+
+  lmt_json_append_escaped (text, name, strlen (name)); /* ASCII */
+  if (text->len > 60)
+    g_string_append (g_string_truncate (text, 57), "...");
+  return g_string_free (text, FALSE);
+}
+
 gboolean
 work_json_check_object (const WorkPlace *place, const char *const *known, GError **error)
 {
@@ -50,8 +61,8 @@ work_json_check_object (const WorkPlace *place, const char *const *known, GError
       if (!g_strv_contains (known, name))
         {
           g_autofree char *all = g_strjoinv (", ", (char **)known);
-          g_autofree char *clean = g_utf8_make_valid (name, -1);
-          g_autofree char *text = g_strdup_printf ("unknown key \"%.60s\": expected one of %s", clean, all);
+          g_autofree char *clean = work_json_shown_name (name);
+          g_autofree char *text = g_strdup_printf ("unknown key \"%s\": expected one of %s", clean, all);
 
           return work_json_refuse (place, text, error);
         }
@@ -59,7 +70,8 @@ work_json_check_object (const WorkPlace *place, const char *const *known, GError
   twice = lmt_json_get_repeated (place->value);
   if (twice != NULL)
     {
-      g_autofree char *text = g_strdup_printf ("%s: stands twice", twice);
+      g_autofree char *clean = work_json_shown_name (twice);
+      g_autofree char *text = g_strdup_printf ("%s: stands twice", clean);
 
       return work_json_refuse (place, text, error);
     }

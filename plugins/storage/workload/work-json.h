@@ -23,6 +23,8 @@ gboolean work_json_wrong (const WorkPlace *place, const char *expected, GError *
 /* `FILE: PATH: @text` */
 gboolean work_json_refuse (const WorkPlace *place, const char *text, GError **error);
 
+/* A name out of a file, fit for a message: one line, not too long. (transfer full) */
+char *work_json_shown_name (const char *name);
 /* An object that has no other members than @known, none of them twice. */
 gboolean work_json_check_object (const WorkPlace *place, const char *const *known, GError **error);
 /* The member of that name; FALSE: absent. @place's value must be an object. */

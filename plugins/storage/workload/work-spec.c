@@ -304,6 +304,8 @@ read_spec (WorkSpec *spec, GError **error)
     return TRUE;
   if (lmt_json_get_type (place.value) != LMT_JSON_OBJECT)
     return work_json_wrong (&place, "an object", error);
+  if (lmt_json_get_repeated (place.value) != NULL)
+    return work_json_refuse (&place, "a key stands twice", error);
   spec->manager = place.value;
   return TRUE;
 }
@@ -385,16 +387,16 @@ is_on_line (const LmtOptions *line, const char *name)
 gboolean
 work_spec_set_options (const WorkSpec *spec, const LmtOptions *line, LmtOptions *options, GError **error)
 {
-  WorkPlace manager = { spec->shown, spec->manager, "manager" };
   guint n = spec->manager != NULL ? lmt_json_get_length (spec->manager) : 0;
 
   for (guint i = 0; i < n; i++)
     {
       const char *name = lmt_json_get_member_name (spec->manager, i);
       const LmtOption *row = lmt_options_find (options, name);
-      WorkPlace place;
+      g_autofree char *clean = work_json_shown_name (name);
+      WorkPlace place = { spec->shown, lmt_json_get_member_value (spec->manager, i), "" };
 
-      work_json_member (&manager, name, &place);
+      g_snprintf (place.path, sizeof place.path, "manager.%s", clean);
       if (row == NULL || !is_manager_option (row))
         return work_json_refuse (
             &place, "unknown key: expected a flag of L1, L2 or eviction, as `lmtrace record --help` lists them", error);
