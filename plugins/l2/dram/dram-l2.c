@@ -12,6 +12,7 @@
 
 #include "dram-arena.h"
 #include "dram-index.h"
+#include "dram-later.h"
 
 #define GIB 1073741824.0
 
@@ -52,13 +53,6 @@ static const char *const dram_aliases[] = { "mock", NULL };
 
 typedef struct
 {
-  gint64 due;
-  guint64 number;
-  LmtL2Io *io;
-} Delayed;
-
-typedef struct
-{
   guint32 task;
   gboolean used;
   gint64 free;
@@ -67,7 +61,6 @@ typedef struct
 enum
 {
   N_TASK_PIPES = 256,
-  CANCELLED = 1, /* in io->plugin[0] */
 };
 
 typedef struct
@@ -85,8 +78,7 @@ typedef struct
   guint64 n_ops;
   guint64 n_repaired;
   guint64 bytes;
-  Delayed *heap;
-  guint32 n_heap;
+  DramLater later;
 } Dram;
 
 /* -------- configuration -------- */
@@ -349,46 +341,6 @@ due_time (Dram *dram, const LmtL2Io *io, guint64 number)
   return due + (gint64)(dram->latency_ns * factor);
 }
 
-static inline gboolean
-is_before (const Delayed *a, const Delayed *b)
-{
-  return a->due != b->due ? a->due < b->due : a->number < b->number;
-}
-
-static void
-heap_add (Dram *dram, Delayed delayed)
-{
-  guint32 i = dram->n_heap++;
-  while (i > 0 && is_before (&delayed, &dram->heap[(i - 1) / 2]))
-    {
-      dram->heap[i] = dram->heap[(i - 1) / 2];
-      i = (i - 1) / 2;
-    }
-  dram->heap[i] = delayed;
-}
-
-static LmtL2Io *
-heap_take (Dram *dram)
-{
-  LmtL2Io *io = dram->heap[0].io;
-  Delayed last = dram->heap[--dram->n_heap];
-  guint32 i = 0;
-  for (;;)
-    {
-      guint32 child = 2 * i + 1;
-      if (child >= dram->n_heap)
-        break;
-      if (child + 1 < dram->n_heap && is_before (&dram->heap[child + 1], &dram->heap[child]))
-        child++;
-      if (!is_before (&dram->heap[child], &last))
-        break;
-      dram->heap[i] = dram->heap[child];
-      i = child;
-    }
-  dram->heap[i] = last;
-  return io;
-}
-
 /* -------- the border -------- */
 
 static void
@@ -397,7 +349,7 @@ dram_close (gpointer handle)
   Dram *dram = handle;
   dram_index_clear (&dram->index);
   dram_arena_free (dram->arena);
-  g_free (dram->heap);
+  dram_later_clear (&dram->later);
   g_free (dram);
 }
 
@@ -411,7 +363,7 @@ dram_open (gconstpointer config_, const char *type, const LmtL2Host *host, LmtL2
   gboolean data = config->data && host->data_wanted;
   dram->host = host;
   dram_index_init (&dram->index);
-  dram->heap = g_new0 (Delayed, config->depth);
+  dram_later_init (&dram->later, (guint32)config->depth);
   dram->per_task = config->bandwidth_model != NULL ? strcmp (config->bandwidth_model, "task") == 0 : is_mock;
   dram->bytes_per_ns = bandwidth * GIB / 1e9;
   dram->latency_ns = config->latency_us * 1000;
@@ -439,7 +391,7 @@ dram_submit (gpointer handle, LmtL2Io *io)
       perform (dram, io);
       return LMT_L2_SUBMIT_DONE;
     }
-  heap_add (dram, (Delayed){ due, number, io });
+  dram_later_add (&dram->later, due, number, io);
   return LMT_L2_SUBMIT_QUEUED;
 }
 
@@ -447,14 +399,13 @@ static guint32
 dram_reap (gpointer handle, LmtL2Io **ios, guint32 max)
 {
   Dram *dram = handle;
-  if (dram->n_heap == 0)
+  if (dram->later.n == 0)
     return 0;
   gint64 now = dram->host->now_ns (dram->host->data);
   guint32 n = 0;
-  while (n < max && dram->n_heap > 0 && dram->heap[0].due <= now)
+  for (LmtL2Io *io; n < max && (io = dram_later_take (&dram->later, now)) != NULL;)
     {
-      LmtL2Io *io = heap_take (dram);
-      if (io->plugin[0] != CANCELLED)
+      if (io->plugin[0] != DRAM_CANCELLED)
         perform (dram, io);
       else
         io->code = LMT_L2_CLOSED;
@@ -467,7 +418,7 @@ static gint64
 dram_next_due_ns (gpointer handle)
 {
   const Dram *dram = handle;
-  return dram->n_heap > 0 ? dram->heap[0].due : -1;
+  return dram_later_due (&dram->later);
 }
 
 /* What is asked to go goes at once, unperformed. */
@@ -475,26 +426,7 @@ static void
 dram_cancel (gpointer handle, LmtL2Io *io)
 {
   Dram *dram = handle;
-  for (guint32 i = 0; i < dram->n_heap; i++)
-    if (dram->heap[i].io == io)
-      {
-        Delayed last = dram->heap[i];
-        io->plugin[0] = CANCELLED;
-        /* To the top, and due: the core reaps it next. */
-        for (; i > 0; i = (i - 1) / 2)
-          dram->heap[i] = dram->heap[(i - 1) / 2];
-        last.due = 0;
-        dram->heap[0] = last;
-        return;
-      }
-}
-
-static void
-add_number (LmtL2AddStatus add, gpointer data, const char *key, guint64 value)
-{
-  char text[32];
-  g_snprintf (text, sizeof text, "%" G_GUINT64_FORMAT, value);
-  add (data, key, text);
+  dram_later_cancel (&dram->later, io);
 }
 
 static void
@@ -502,9 +434,9 @@ dram_status (gpointer handle, LmtL2AddStatus add, gpointer data)
 {
   const Dram *dram = handle;
   add (data, "is_healthy", "yes");
-  add_number (add, data, "objects", dram->index.n);
-  add_number (add, data, "object_bytes", dram->bytes);
-  add_number (add, data, "repaired", dram->n_repaired);
+  dram_add_number (add, data, "objects", dram->index.n);
+  dram_add_number (add, data, "object_bytes", dram->bytes);
+  dram_add_number (add, data, "repaired", dram->n_repaired);
   add (data, "data", dram->arena != NULL ? "kept" : "sizes only");
 }
 

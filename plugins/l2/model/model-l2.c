@@ -7,6 +7,7 @@
 #include <lmtrace/lmt-hash.h>
 
 #include "../dram/dram-index.h"
+#include "../dram/dram-later.h"
 #include "model-table.h"
 
 #define GIB 1073741824.0
@@ -40,18 +41,6 @@ static const LmtOption model_options[] = {
 
 typedef struct
 {
-  gint64 due;
-  guint64 number;
-  LmtL2Io *io;
-} Waiting;
-
-enum
-{
-  CANCELLED = 1, /* in io->plugin[0] */
-};
-
-typedef struct
-{
   const LmtL2Host *host;
   DramIndex index;
   ModelTable *table; /* NULL: fixed times */
@@ -62,8 +51,7 @@ typedef struct
   guint64 n_ops;
   guint64 n_repaired;
   guint64 bytes;
-  Waiting *heap;
-  guint32 n_heap;
+  DramLater later;
 } Model;
 
 static gboolean
@@ -89,7 +77,7 @@ model_close (gpointer handle)
   Model *model = handle;
   dram_index_clear (&model->index);
   model_table_free (model->table);
-  g_free (model->heap);
+  dram_later_clear (&model->later);
   g_free (model);
 }
 
@@ -100,7 +88,7 @@ model_open (gconstpointer config_, const char *type, const LmtL2Host *host, LmtL
   Model *model = g_new0 (Model, 1);
   model->host = host;
   dram_index_init (&model->index);
-  model->heap = g_new0 (Waiting, config->depth);
+  dram_later_init (&model->later, (guint32)config->depth);
   model->fixed_ns[LMT_L2_STORE] = model->fixed_ns[LMT_L2_LOAD] = config->latency_us * 1000;
   model->fixed_ns[LMT_L2_LOOKUP] = config->lookup_us * 1000;
   model->fixed_ns[LMT_L2_DELETE] = config->delete_us * 1000;
@@ -141,7 +129,7 @@ due_time (Model *model, const LmtL2Io *io, guint64 number, gint64 now)
   if (model->table != NULL && model_table_has (model->table, io->kind))
     {
       guint64 z = lmt_mix64 (model->seed + number + G_GUINT64_CONSTANT (0x9E3779B97F4A7C15));
-      return now + model_table_draw (model->table, io->kind, bytes, model->n_heap + 1, (double)z / 18446744073709551616.0);
+      return now + model_table_draw (model->table, io->kind, bytes, model->later.n + 1, (double)z / 18446744073709551616.0);
     }
   gint64 start = now;
   if (model->bytes_per_ns > 0 && bytes > 0)
@@ -151,39 +139,6 @@ due_time (Model *model, const LmtL2Io *io, guint64 number, gint64 now)
       start = *pipe;
     }
   return start + (gint64)model->fixed_ns[io->kind];
-}
-
-static inline gboolean
-is_before (const Waiting *a, const Waiting *b)
-{
-  return a->due != b->due ? a->due < b->due : a->number < b->number;
-}
-
-static void
-heap_add (Model *model, Waiting waiting)
-{
-  guint32 i = model->n_heap++;
-  for (; i > 0 && is_before (&waiting, &model->heap[(i - 1) / 2]); i = (i - 1) / 2)
-    model->heap[i] = model->heap[(i - 1) / 2];
-  model->heap[i] = waiting;
-}
-
-static LmtL2Io *
-heap_take (Model *model)
-{
-  LmtL2Io *io = model->heap[0].io;
-  Waiting last = model->heap[--model->n_heap];
-  guint32 i = 0;
-  for (guint32 child; (child = 2 * i + 1) < model->n_heap; i = child)
-    {
-      if (child + 1 < model->n_heap && is_before (&model->heap[child + 1], &model->heap[child]))
-        child++;
-      if (!is_before (&model->heap[child], &last))
-        break;
-      model->heap[i] = model->heap[child];
-    }
-  model->heap[i] = last;
-  return io;
 }
 
 /* -------- effect -------- */
@@ -246,7 +201,7 @@ model_submit (gpointer handle, LmtL2Io *io)
       perform (model, io);
       return LMT_L2_SUBMIT_DONE;
     }
-  heap_add (model, (Waiting){ due, number, io });
+  dram_later_add (&model->later, due, number, io);
   return LMT_L2_SUBMIT_QUEUED;
 }
 
@@ -255,13 +210,12 @@ model_reap (gpointer handle, LmtL2Io **ios, guint32 max)
 {
   Model *model = handle;
   guint32 n = 0;
-  if (model->n_heap == 0)
+  if (model->later.n == 0)
     return 0;
   gint64 now = model->host->now_ns (model->host->data);
-  while (n < max && model->n_heap > 0 && model->heap[0].due <= now)
+  for (LmtL2Io *io; n < max && (io = dram_later_take (&model->later, now)) != NULL;)
     {
-      LmtL2Io *io = heap_take (model);
-      if (io->plugin[0] == CANCELLED)
+      if (io->plugin[0] == DRAM_CANCELLED)
         io->code = LMT_L2_CLOSED;
       else
         perform (model, io);
@@ -274,33 +228,14 @@ static gint64
 model_next_due_ns (gpointer handle)
 {
   const Model *model = handle;
-  return model->n_heap > 0 ? model->heap[0].due : -1;
+  return dram_later_due (&model->later);
 }
 
 static void
 model_cancel (gpointer handle, LmtL2Io *io)
 {
   Model *model = handle;
-  for (guint32 i = 0; i < model->n_heap; i++)
-    if (model->heap[i].io == io)
-      {
-        Waiting waiting = model->heap[i];
-        io->plugin[0] = CANCELLED;
-        /* To the top, and due: the core reaps it next. */
-        for (; i > 0; i = (i - 1) / 2)
-          model->heap[i] = model->heap[(i - 1) / 2];
-        waiting.due = 0;
-        model->heap[0] = waiting;
-        return;
-      }
-}
-
-static void
-add_number (LmtL2AddStatus add, gpointer data, const char *key, guint64 value)
-{
-  char text[32];
-  g_snprintf (text, sizeof text, "%" G_GUINT64_FORMAT, value);
-  add (data, key, text);
+  dram_later_cancel (&model->later, io);
 }
 
 static void
@@ -308,9 +243,9 @@ model_status (gpointer handle, LmtL2AddStatus add, gpointer data)
 {
   const Model *model = handle;
   add (data, "is_healthy", "yes");
-  add_number (add, data, "objects", model->index.n);
-  add_number (add, data, "object_bytes", model->bytes);
-  add_number (add, data, "repaired", model->n_repaired);
+  dram_add_number (add, data, "objects", model->index.n);
+  dram_add_number (add, data, "object_bytes", model->bytes);
+  dram_add_number (add, data, "repaired", model->n_repaired);
   add (data, "data", "sizes only");
   add (data, "times", model->table != NULL ? "table" : "fixed");
 }
