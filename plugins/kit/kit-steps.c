@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kit-scenario-private.h"
 
+#include "kit-key.h"
+
 #include <stdio.h>
 #include <dirent.h>
 #include <errno.h>
@@ -100,27 +102,6 @@ kind_of_name (const char *name)
 
 /* -------- keys -------- */
 
-static LmtKey *
-make_key (Run *run, const LmtJson *json)
-{
-  const char *hex = kit_scenario_get_text (json, "chunk_hash");
-  gsize n = strlen (hex) / 2;
-  g_autofree guint8 *hash = g_malloc0 (n + 1);
-  for (gsize i = 0; i < n; i++)
-    hash[i] = (guint8)(g_ascii_xdigit_value (hex[2 * i]) * 16 + g_ascii_xdigit_value (hex[2 * i + 1]));
-  const char *model = kit_scenario_get_text (json, "model_name"), *salt = kit_scenario_get_text (json, "cache_salt");
-  LmtKeyFields fields = { .struct_size = sizeof fields,
-                          .group = (guint32)kit_scenario_get_number (json, "object_group_id"),
-                          .rank = kit_scenario_get_number (json, "kv_rank"),
-                          .hash = hash,
-                          .hash_len = (guint32)n,
-                          .model = model,
-                          .model_len = (guint32)strlen (model),
-                          .salt = salt,
-                          .salt_len = (guint32)strlen (salt) };
-  return lmt_key_table_intern (run->keys, &fields);
-}
-
 void
 kit_scenario_make_keys (Run *run)
 {
@@ -128,7 +109,7 @@ kit_scenario_make_keys (Run *run)
   run->key_of_name = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   for (guint i = 0; i < lmt_json_get_length (keys); i++)
     g_hash_table_insert (run->key_of_name, g_strdup (lmt_json_get_member_name (keys, i)),
-                         make_key (run, lmt_json_get_member_value (keys, i)));
+                         kit_key_from_json (run->keys, lmt_json_get_member_value (keys, i)));
 }
 
 static const char *

@@ -197,7 +197,14 @@ check_key (const LmtJson *key)
     return complaint ("chunk_hash", "pairs of small hex digits", key);
   if (kit_scenario_get_text (key, "model_name") == NULL || kit_scenario_get_text (key, "cache_salt") == NULL)
     return complaint ("key", "model_name and cache_salt", key);
-  return NULL;
+  const char *model = kit_scenario_get_text (key, "model_name"), *salt = kit_scenario_get_text (key, "cache_salt");
+  const LmtKeyFields fields = { .struct_size = sizeof fields,
+                                .model = model,
+                                .model_len = (guint32)strlen (model),
+                                .salt = salt,
+                                .salt_len = (guint32)strlen (salt) };
+  const char *broken = lmt_key_fields_check (&fields);
+  return broken != NULL ? g_strdup_printf ("key: expected fields that make a key, found that %s", broken) : NULL;
 }
 
 static char *

@@ -199,6 +199,7 @@ class Files(unittest.TestCase):
             ({"steps": [{"op": "usage", "require": 3}]}, "step 0: require: expected an object, found 3"),
             ({"steps": [{"op": "tamper", "action": "remove", "key": "z"}]}, 'step 0: key: expected a name of "keys", found "z"'),
             ({"keys": {"a": {**key, "chunk_hash": "0"}}}, "chunk_hash: expected pairs of small hex digits"),
+            ({"keys": {"a": {**key, "cache_salt": "x/y"}}}, "key: expected fields that make a key, found that cache_salt"),
             ({"buffers": {"A": {"size": -1}}}, "buffers: expected a size, at most 1073741824"),
         )
         for change, text in cases:

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "l2-rig.h"
 
+#include "../../plugins/kit/kit-key.h"
+
 #include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -135,22 +137,7 @@ rig_key (Rig *rig, const char *model, guint number, const char *salt)
 LmtKey *
 rig_key_of_json (Rig *rig, const LmtJson *key)
 {
-  const char *hex = get_text (key, "chunk_hash"), *model = get_text (key, "model_name"), *salt = get_text (key, "cache_salt");
-  gsize n = strlen (hex) / 2;
-  g_autofree guint8 *hash = g_malloc0 (n + 1);
-  for (gsize i = 0; i < n; i++)
-    hash[i] = (guint8)(g_ascii_xdigit_value (hex[2 * i]) * 16 + g_ascii_xdigit_value (hex[2 * i + 1]));
-  LmtKeyFields fields = { .struct_size = sizeof fields,
-                          .group = (guint32)get_number (key, "object_group_id"),
-                          .rank = get_number (key, "kv_rank"),
-                          .hash = hash,
-                          .hash_len = (guint32)n,
-                          .model = model,
-                          .model_len = (guint32)strlen (model),
-                          .salt = salt,
-                          .salt_len = (guint32)strlen (salt) };
-  g_assert_null (lmt_key_fields_check (&fields));
-  return lmt_key_table_intern (rig->keys, &fields);
+  return kit_key_from_json (rig->keys, key);
 }
 
 static LmtL2Code
