@@ -304,8 +304,6 @@ read_spec (WorkSpec *spec, GError **error)
     return TRUE;
   if (lmt_json_get_type (place.value) != LMT_JSON_OBJECT)
     return work_json_wrong (&place, "an object", error);
-  if (lmt_json_get_repeated (place.value) != NULL)
-    return work_json_refuse (&place, "a key stands twice", error);
   spec->manager = place.value;
   return TRUE;
 }
