@@ -703,6 +703,8 @@ events_checkpoint_load (EventsViews *views, GArray *offsets, LmtSpan file, char 
         if (find_member ((LmtSpan){ file.data + HEAD, file.len - HEAD }, sections[i].name, &value))
           taken += restore_section (views, offsets, value, i, text);
       }
+  if (taken == 0 && text->len == 0)
+    add_note (text, "no section that is known here");
   *note = g_string_free (text, text->len == 0);
   return taken > 0;
 }
