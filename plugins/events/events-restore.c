@@ -41,18 +41,30 @@ wrong (Walk *walk, const char *expected)
   return FALSE;
 }
 
+/* The value that was read last is the one. */
+static gboolean
+wrong_before (Walk *walk, LmtCursor before, const char *expected)
+{
+  walk->in = before;
+  return wrong (walk, expected);
+}
+
 /* ---- pieces ---- */
 
 static gboolean
 read_array (Walk *walk, guint32 least, guint32 most, guint32 *n, const char *expected)
 {
-  return (lmt_cursor_read_array (&walk->in, n) && *n >= least && *n <= most) || wrong (walk, expected);
+  const LmtCursor before = walk->in;
+
+  return (lmt_cursor_read_array (&walk->in, n) && *n >= least && *n <= most) || wrong_before (walk, before, expected);
 }
 
 static gboolean
 read_int (Walk *walk, gint64 least, gint64 *value, const char *expected)
 {
-  return (lmt_cursor_read_int (&walk->in, value) && *value >= least) || wrong (walk, expected);
+  const LmtCursor before = walk->in;
+
+  return (lmt_cursor_read_int (&walk->in, value) && *value >= least) || wrong_before (walk, before, expected);
 }
 
 static gboolean
@@ -69,7 +81,10 @@ read_flag (Walk *walk, guint32 *value)
 static gboolean
 read_text (Walk *walk, LmtSpan *text, gsize least, const char *expected)
 {
-  return (lmt_cursor_read_str (&walk->in, text) && text->len >= least && text->len <= G_MAXINT32) || wrong (walk, expected);
+  const LmtCursor before = walk->in;
+
+  return (lmt_cursor_read_str (&walk->in, text) && text->len >= least && text->len <= G_MAXINT32)
+         || wrong_before (walk, before, expected);
 }
 
 static gboolean
