@@ -2,7 +2,7 @@
 /* Where batches come from. HTTP needs no feed: POST /events is the door. Another transport is one row more in feeds[]. */
 #include "coord.h"
 
-static const CoordSourceOps *const feeds[] = { NULL };
+static const CoordSourceOps *const feeds[] = { &coord_kafka_feed, NULL };
 
 static const CoordSourceOps *
 find_feed (const char *name)

@@ -331,6 +331,7 @@ typedef struct
   CoordSource *(*open) (Coord *coord, GError **error);
   void (*close) (CoordSource *source);
 } CoordSourceOps;
+extern const CoordSourceOps coord_kafka_feed; /* coord-kafka.c */
 gboolean coord_source_start (Coord *coord, GError **error);
 void coord_source_stop (Coord *coord);
 /* NULL: POST /events is open; otherwise why it isn't. */

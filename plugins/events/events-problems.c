@@ -99,6 +99,19 @@ append_place (GString *out, const char *loc)
     g_string_append (out, ": ");
 }
 
+static void
+append_no_json (GString *out, const EventsProblem *problem)
+{
+  g_autoptr (LmtJson) loc = lmt_json_parse (problem->loc, -1, NULL);
+  g_autoptr (LmtJson) ctx = lmt_json_parse (problem->ctx, -1, NULL);
+  const LmtJson *const fault = ctx != NULL ? lmt_json_get_member (ctx, "error") : NULL;
+
+  g_string_append (out, "no JSON");
+  if (fault != NULL && loc != NULL && lmt_json_get_length (loc) == 2)
+    g_string_append_printf (out, ": %s at character %" G_GINT64_FORMAT, lmt_json_get_string (fault),
+                            lmt_json_get_int (lmt_json_get_element (loc, 1)));
+}
+
 char *
 events_problems_describe (const EventsProblems *problems)
 {
@@ -108,6 +121,11 @@ events_problems_describe (const EventsProblems *problems)
     return g_string_free (out, FALSE);
 
   const EventsProblem *const first = &g_array_index (problems->items, EventsProblem, 0);
+  if (strcmp (first->type, "json_invalid") == 0)
+    {
+      append_no_json (out, first);
+      return g_string_free (out, FALSE);
+    }
   append_place (out, first->loc);
   g_string_append (out, g_str_has_prefix (first->msg, "Value error, ") ? first->msg + strlen ("Value error, ") : first->msg);
   /* A whole object says nothing that the message doesn't. */

@@ -412,6 +412,10 @@ test_many_problems (void)
   said = events_problems_describe (&body.problems);
   g_assert_true (g_str_has_prefix (said, "batches.0.seq: Input should be a valid integer, "));
   g_assert_cmpuint (strlen (said), <, 300);
+  g_free (said);
+  g_assert_cmpint (read_body (&body, "{\"batches\":[}", NULL), ==, EVENTS_BODY_INVALID);
+  said = events_problems_describe (&body.problems);
+  g_assert_cmpstr (said, ==, "no JSON: Expecting value at character 12");
   g_assert_cmpint (read_body (&body, "{\"batches\":[{" BATCH_HEAD ",\"ts\":NaN,\"seq\":NaN}]}", NULL), ==, EVENTS_BODY_INVALID);
   g_assert_cmpstr (first_problem (&body.problems)->input, ==, "\"NaN\"");
   body_end (&body);

@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
+
+from coord_lib import Coordinator
 
 LMTRACE = os.environ["LMT_LMTRACE"]
 DATA = os.path.join(os.environ["LMT_TEST_DATA"], "events")
@@ -143,6 +142,179 @@ def check_nobody(_mock):
     assert "127.0.0.1:1" in done.stderr and "refused" in done.stderr, done.stderr
 
 
+def consumer(mock, topic, *more, folder=None):
+    return Coordinator("--event-transport", "kafka", "--kafka-bootstrap-servers", mock.servers, "--kafka-topic", topic,
+                       "--compat", "lmcache-0.5.6", "--eviction-check-interval", "0", "--health-check-interval", "0", *more, folder=folder)
+
+
+def wait_for(what, test):
+    until = time.monotonic() + PATIENCE
+    while not test():
+        assert time.monotonic() < until, f"{what}: not within {PATIENCE} s"
+        time.sleep(0.05)
+
+
+def seen(coordinator, *verdicts):
+    """Batches the gate has had, of all streams."""
+    streams = coordinator.get("/lmtrace/streams").json["streams"]
+    return sum(stream[verdict] for stream in streams for verdict in verdicts or ("applied", "duplicates", "stale"))
+
+
+VIEWS = ["/directory/stats", "/directory/keys?limit=10000", "/quota?tier=l1", "/quota?tier=l2"]
+
+
+def final_views(case):
+    """Before the stop mark's DELETE, since marks don't go by Kafka; without one, at the end."""
+    for call in case["calls"]:
+        if call["method"] == "DELETE":
+            return call["state_before"]
+    return case["state"]
+
+
+def assert_views(coordinator, wanted):
+    for path in VIEWS:
+        found = coordinator.get(path)
+        assert found.status == 200, found
+        assert found.json == wanted["GET " + path], f"{path}: {found.json}\nrecorded {wanted['GET ' + path]}"
+
+
+# Theirs are the views after all batches and before any departure.
+VIEW_CASES = [name for name in CASES if name not in ("fleet", "restart_one_file")]
+
+
+def check_consumed(mock, name):
+    """One partition keeps the order of all: the views are those LMCache's own coordinator had of the same batches."""
+    case = golden(name)
+    topic = "consumed-" + name
+    mock.tell(f"topic {topic} 1")
+    replay(mock, topic, case["files"], "--merge=wall-sort")
+    with tempfile.TemporaryDirectory() as folder, consumer(mock, topic, *case["coordinator_args"], folder=folder) as coordinator:
+        wait_for("all batches", lambda: seen(coordinator) == len(batches_of(case)))
+        assert_views(coordinator, final_views(case))
+        summary = case["replay"]["summary"]
+        assert coordinator.stop() == 0, coordinator.errors
+        shown = rows(coordinator.out)
+        for row in ("Batches applied", "Batches duplicate", "Batches stale"):
+            assert shown[row] == summary[row], f"{row}: {shown[row]}, recorded {summary[row]}"
+    assert mock.ask(f"committed lmcache-coordinator {topic}") == "0"
+
+
+def check_running(mock):
+    """A coordinator that waits for the topic takes what comes while it runs, from all partitions."""
+    with tempfile.TemporaryDirectory() as folder, consumer(mock, "running", folder=folder) as coordinator:
+        mock.tell("topic running 4")
+        done = replay(mock, "running", ["large_0.lct.gz"])
+        sent = int(rows(done.stdout)["Batches delivered"])
+        assert sent > 4000, done.stdout
+        wait_for("all batches", lambda: seen(coordinator) == sent)
+        streams = coordinator.get("/lmtrace/streams").json
+        assert len(str(streams)) > 0
+        assert coordinator.stop() == 0, coordinator.errors
+
+
+def check_door(mock):
+    """POST /events says why it is closed; the rest of HTTP is as ever."""
+    mock.tell("topic door 1")
+    with consumer(mock, "door") as coordinator:
+        reply = coordinator.post("/events", {"batches": []})
+        assert reply.status == 404 and "Kafka" in reply.json["detail"], reply
+        reply = coordinator.post("/instances", {"instance_id": "i", "ip": "h", "http_port": 1})
+        assert reply.status == 200, reply
+        assert coordinator.ask("PUT", "/instances/i/heartbeat").status == 200
+        assert coordinator.ask("DELETE", "/instances/i").status == 204
+
+
+def check_bad_records(mock):
+    """What can't be decoded is logged and left out, and doesn't hold up what comes behind it."""
+    good = json.dumps({"batches": [batches_of(golden("single"))[0]]}, separators=(",", ":"))
+    mock.tell("topic bad 1")
+    for value in ("nope", '{"batches":[{"seq":0}]}', '{"batches":' + "[" * 60, good):
+        mock.tell(f"put bad 0 node-a {value}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "views.ckpt")
+        with consumer(mock, "bad", "--checkpoint-path", path, folder=folder) as coordinator:
+            wait_for("the good one", lambda: seen(coordinator) == 1)
+            assert coordinator.stop() == 0
+            said = [line for line in coordinator.errors.splitlines() if "record left out" in line]
+            assert len(said) == 3, coordinator.errors
+            for offset, line in enumerate(said):
+                assert f"topic bad, partition 0, offset {offset}" in line, line
+        # Started again, none of them is looked at again.
+        mock.tell(f"put bad 0 node-a {good}")
+        with consumer(mock, "bad", "--checkpoint-path", path, folder=folder) as coordinator:
+            wait_for("the repeat", lambda: seen(coordinator, "duplicates") == 1)
+            assert coordinator.stop() == 0
+            assert coordinator.errors.count("record left out") == 3, coordinator.errors
+            assert rows(coordinator.out)["Batches duplicate"] == 1, coordinator.out
+
+
+def check_restart(mock):
+    """Killed and started again it goes on behind its last checkpoint: in the end the views are those of an undisturbed one."""
+    mock.tell("topic restart 1")  # the order of all instances: shared placements depend on it
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "views.ckpt")
+        with consumer(mock, "restart", "--checkpoint-path", path, folder=folder) as coordinator, \
+                consumer(mock, "restart", folder=folder) as undisturbed:
+            first = int(rows(replay(mock, "restart", ["large_0.lct.gz"]).stdout)["Batches delivered"])
+            wait_for("the first file", lambda: seen(coordinator) == first)
+            assert coordinator.post("/lmtrace/checkpoint", b"").status == 200
+            second = int(rows(replay(mock, "restart", ["large_1.lct.gz"]).stdout)["Batches delivered"])
+            wait_for("the second file", lambda: seen(coordinator) == first + second)
+            coordinator.process.send_signal(signal.SIGKILL)
+            coordinator.process.wait(PATIENCE)
+            wait_for("both files", lambda: seen(undisturbed) == first + second)
+            wanted = undisturbed.get("/lmtrace/dump").json
+            streams = undisturbed.get("/lmtrace/streams").json["streams"]
+            assert undisturbed.stop() == 0
+        with consumer(mock, "restart", "--checkpoint-path", path, folder=folder) as coordinator:
+            wait_for("the second file again", lambda: len(coordinator.get("/lmtrace/streams").json["streams"]) == len(streams)
+                     and [s["last_seq"] for s in coordinator.get("/lmtrace/streams").json["streams"]] == [s["last_seq"] for s in streams])
+            assert coordinator.get("/lmtrace/dump").json == wanted
+            assert f"topic restart: 1 partition: 0 from {first}\n" in coordinator.errors, coordinator.errors
+            assert coordinator.stop() == 0
+            shown = rows(coordinator.out)
+            assert shown["Batches applied"] + shown["Batches duplicate"] + shown["Batches stale"] == second, coordinator.out
+    assert mock.ask("committed lmcache-coordinator restart") == "0"
+
+
+def check_fetch_errors(mock):
+    """A broker that goes and comes back is told and waited for."""
+    mock.tell("topic errors 1")
+    replay(mock, "errors", ["all_types.lct"])
+    mock.tell("error 1 6 2")
+    mock.tell("error 1 -195 2")
+    with consumer(mock, "errors") as coordinator:
+        wait_for("all batches", lambda: seen(coordinator) == len(batches_of(golden("all_types"))))
+        assert coordinator.stop() == 0
+
+
+def check_flags(_mock):
+    done = run("coordinator", "--port", "0", "--event-transport", "kafka", code=2)
+    assert "--kafka-bootstrap-servers" in done.stderr, done.stderr
+
+
+def check_without_library(_mock):
+    """Where the module or its library is missing, both commands say so and nothing else of them changes."""
+    with tempfile.TemporaryDirectory() as folder:
+        plugins = os.path.join(folder, "plugins")
+        os.mkdir(plugins)
+        for place in os.environ["LMTRACE_PLUGIN_PATH"].split(":"):
+            for name in os.listdir(place):
+                if name.endswith(".so") and name.startswith("lmt-"):
+                    with open(os.path.join(place, name), "rb") as source, open(os.path.join(plugins, name), "wb") as copy:
+                        copy.write(source.read())
+        alone = dict(os.environ, LMTRACE_PLUGIN_PATH=plugins)
+        done = run("replay-events", "single.lct", "--kafka-bootstrap-servers", "127.0.0.1:1", code=2, env=alone)
+        assert "--kafka-bootstrap-servers: lmt-events-kafka.module: not found" in done.stderr, done.stderr
+        done = run("coordinator", "--port", "0", "--event-transport", "kafka", "--kafka-bootstrap-servers", "127.0.0.1:1", code=2, env=alone)
+        assert "--event-transport kafka: lmt-events-kafka.module: not found" in done.stderr, done.stderr
+        with open(os.path.join(plugins, "lmt-events-kafka.module"), "wb") as broken:
+            broken.write(b"no library")
+        done = run("replay-events", "single.lct", "--kafka-bootstrap-servers", "127.0.0.1:1", code=2, env=alone)
+        assert "librdkafka not found" in done.stderr, done.stderr
+        run("replay-events", "single.lct", "--dry-run", env=alone)
+
+
 def main():
     mock = Mock()
     for name in CASES:
@@ -150,6 +322,10 @@ def main():
     tap("passing-errors", check_passing_errors, mock)
     tap("refused", check_refused, mock)
     tap("nobody-there", check_nobody, mock)
+    for name in VIEW_CASES:
+        tap(f"consumed/{name}", check_consumed, mock, name)
+    for test in (check_running, check_door, check_bad_records, check_restart, check_fetch_errors, check_flags, check_without_library):
+        tap(test.__name__.removeprefix("check_").replace("_", "-"), test, mock)
     mock.close()
     print(f"1..{number}")
     return 1 if failed else 0
