@@ -254,6 +254,28 @@ def bench_l2(tmp, peer):
             l2_rows(f"{name}, depth {depth}", l2_cell(tmp, size, n, depth, peer, ROUNDS), size == 131072)
 
 
+def bench_record(tmp, peer):
+    """Medians of three processes: what a call costs its caller, and what the drain thread does."""
+    program = os.path.join(TOP, "build", "bench", "tests", "record-bench")
+    program = os.environ.get("LMT_RECORD_BENCH", program)
+    runs = [json.loads(run([program, os.path.join(tmp, "record.lct")])[1]) for _ in range(3)]
+    os.unlink(os.path.join(tmp, "record.lct"))
+    ours = {name: statistics.median(one[name] for one in runs) for name in runs[0]}
+    theirs = peer_json(peer, "record", os.path.join(tmp, "peer.lct"))
+    off = ours["off_ns"] - ours["empty_ns"]
+    beside = lambda name: f"LMCache {theirs[name] - theirs['plain_ns']:,.0f} ns" if theirs else "-"
+    times = lambda name, mine: f"{(theirs[name] - theirs['plain_ns']) / mine:.0f} x" if theirs else "-"
+    row("record, off, above an empty call", f"{off:.2f} ns", beside("off_ns"), "-", "<= 1 ns", off <= 1.0)
+    row("record, on, 1 key", f"{ours['on_ns']:.0f} ns", beside("on_ns"), times("on_ns", ours["on_ns"]), "<= 100 ns, >= 60 x",
+        ours["on_ns"] <= 100 and (not theirs or theirs["on_ns"] - theirs["plain_ns"] >= 60 * ours["on_ns"]))
+    row("record, on, 64 keys", f"{ours['on64_ns']:.0f} ns", beside("on64_ns"), times("on64_ns", ours["on64_ns"]), "<= 600 ns", ours["on64_ns"] <= 600)
+    row("record, 2 threads", f"{ours['rate2_per_s'] / 1e6:.1f} M/s", f"1 thread {ours['rate1_per_s'] / 1e6:.1f} M/s",
+        f"{ours['rate2_per_s'] / ours['rate1_per_s']:.2f} x", ">= 1.8 x", ours["rate2_per_s"] >= 1.8 * ours["rate1_per_s"])
+    row("record, drain, 1 key", f"{ours['drain_per_s'] / 1e6:.2f} M/s", f"LMCache {theirs['drain_per_s']:,.0f}/s" if theirs else "-",
+        f"{ours['drain_per_s'] / theirs['drain_per_s']:.0f} x" if theirs else "-", ">= 2 M/s or the disk", ours["drain_per_s"] >= 2e6)
+    row("record, drain, 64 keys", f"{ours['drain64_per_s'] / 1e6:.2f} M/s, {ours['drain64_per_s'] * 7.6e-3:,.0f} MB/s", "-", "-", "-", True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer", default="")
@@ -263,7 +285,7 @@ def main():
     peer = args.peer if args.peer and os.path.exists(args.peer) else ""
     tmp = tempfile.mkdtemp(prefix="lmtrace-bench-", dir=args.tmp)
     try:
-        for name, part in (("startup", bench_startup), ("info", bench_info), ("replay", bench_replay), ("pace", bench_pace), ("l2", bench_l2)):
+        for name, part in (("startup", bench_startup), ("info", bench_info), ("replay", bench_replay), ("pace", bench_pace), ("l2", bench_l2), ("record", bench_record)):
             if args.only in name:
                 part(tmp, peer)
     finally:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs inside LMCache's environment and prints one JSON object: start-up apart from work, in one process each.
 
-peer_bench.py info FILE | replay FILE L1_GB | pace FILE L1_GB | l2 JSON SIZE COUNT DEPTH
+peer_bench.py info FILE | replay FILE L1_GB | pace FILE L1_GB | l2 JSON SIZE COUNT DEPTH | record FILE
 """
 import argparse
 import json
@@ -118,9 +118,64 @@ def l2(config, size, count, depth):
     return answer
 
 
+def record(path):
+    """A decorated call, off and on, 1 key and 64, beside the same call without the decorator; bus, drain thread and recorder as a server has
+    them."""
+    import hashlib
+    from lmcache.v1.distributed.api import ObjectKey
+    from lmcache.v1.mp_observability.event_bus import EventBusConfig, init_event_bus
+    from lmcache.v1.mp_observability.trace.decorator import enable_tracing
+    from lmcache.v1.mp_observability.trace.recorder import StorageTraceRecorder
+
+    class Plain:
+        def finish_write(self, keys):
+            pass
+
+    class Traced:
+        @enable_tracing()
+        def finish_write(self, keys):
+            pass
+
+    keys = [ObjectKey(chunk_hash=hashlib.sha256(i.to_bytes(8, "little")).digest(), model_name="meta-llama/Llama-3.1-8B-Instruct",
+                      kv_rank=0x1000100) for i in range(64)]
+
+    def per_call(target, argument, count, rounds, wait=lambda: None):
+        found = []
+        for _ in range(rounds):
+            start = time.perf_counter()
+            for _ in range(count):
+                target.finish_write(argument)
+            found.append((time.perf_counter() - start) / count * 1e9)
+            wait()
+        return sorted(found)[len(found) // 2]
+
+    plain, traced = Plain(), Traced()
+    answer = {"plain_ns": per_call(plain, keys[:1], 200000, 5), "off_ns": per_call(traced, keys[:1], 200000, 5)}
+    bus = init_event_bus(EventBusConfig(max_queue_size=1_000_000))
+    recorder = StorageTraceRecorder(path)
+    bus.register_subscriber(recorder)
+    bus.start()
+
+    def drained():
+        while bus.queue_depth() > 0:
+            time.sleep(0.01)
+
+    answer["on_ns"] = per_call(traced, keys[:1], 5000, 7, drained)
+    answer["on64_ns"] = per_call(traced, keys, 500, 7, drained)
+    drained()
+    start = time.perf_counter()
+    for _ in range(40000):
+        traced.finish_write(keys[:1])
+    drained()
+    answer["drain_per_s"] = 40000 / (time.perf_counter() - start)
+    bus.stop()
+    answer["dropped"] = recorder.dropped_count
+    return answer
+
+
 if __name__ == "__main__":
     what, rest = sys.argv[1], sys.argv[2:]
-    answer = {"info": info, "replay": replay, "pace": pace, "l2": l2}[what](*rest)
+    answer = {"info": info, "replay": replay, "pace": pace, "l2": l2, "record": record}[what](*rest)
     answer.pop("ends", None)
     answer.pop("start", None)
     print(json.dumps(answer))

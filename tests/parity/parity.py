@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -294,6 +295,66 @@ def importers():
                     out.write(json.dumps(row) + "\n")
             lmtrace("import", form, source, "--model-shape", shape, "-o", path, "-q")
             compare_recorded(path)
+
+
+@check
+def recordings():
+    """What a replay records of itself: LMCache's codecs read the same arguments out of it as out of its own trace, and its replay makes
+    every call."""
+    from lmcache.v1.mp_observability.trace.codecs import decode_args
+    from lmcache.v1.mp_observability.trace.reader import TraceReader
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("basic", "edge", "groups", "mix", "evict", "l2fs"):
+            source, path = os.path.join(DATA, "storage", "0.5.6", name + ".lct"), os.path.join(folder, name + ".lct")
+            lmtrace("replay", source, *ROOMY[:4], "--speed", "0", "--no-csv", "-q", "--trace-level", "storage", "--trace-output", path)
+            with TraceReader(source) as theirs, TraceReader(path) as ours:
+                equal("level, schema", (ours.header.level, ours.header.trace_schema_version), ("storage", theirs.header.trace_schema_version))
+                read = [[(r.qualname, decode_args(r.args)) for r in reader.records()] for reader in (ours, theirs)]
+            equal(name, *read)
+            command = info_command.__dict__[next(n for n in vars(info_command) if n.endswith("InfoCommand"))]()
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                command.execute(argparse.Namespace(file=path, trace_path=path, trace_file=path, path=path))
+            equal("info", lmtrace("info", path), out.getvalue())
+            with StorageReplayDriver(manager_config(ROOMY), path, obs_config=QUIET) as driver:
+                result = driver.run()
+            equal(name + " replayed, failed, skipped", (result.records_replayed, result.records_failed, result.records_skipped), (len(read[0]), 0, 0))
+
+
+@check
+def recorded_by_python():
+    """doc/examples/record.py: a program's own level by ctypes; LMCache's reader takes the file."""
+    from lmcache.v1.mp_observability.trace.reader import TraceReader
+    library = os.environ.get("LMT_LIBRARY") or os.path.join(os.path.dirname(os.path.dirname(shutil.which("lmtrace"))), "core", "liblmtrace-1.so.0")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "python.lct")
+        subprocess.run([sys.executable, os.path.join(TOP, "doc", "examples", "record.py"), path, library], check=True, timeout=100)
+        with TraceReader(path) as reader:
+            header, records = reader.header, list(reader.records())
+        equal("header", ("demo", 1, "{}"), (header.level, header.trace_schema_version, header.sm_config_json))
+        equal("records", 101, len(records))
+        equal("arguments", {"key": b"\x03\xff", "size": 3 << 33, "ttl_s": 0.75, "model": "m\u00fcller", "pinned": False, "owner": None}, records[3].args)
+        assert all(a.t_mono <= b.t_mono for a, b in zip(records, records[1:])), "times"
+
+
+@check
+def events():
+    """Level events: LMCache reads the file, and every batch passes its own validation."""
+    from lmcache.v1.mp_coordinator.api import CacheEventBatch
+    from lmcache.v1.mp_observability.trace.reader import TraceReader
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "events.lct")
+        lmtrace("replay", os.path.join(DATA, "storage", "0.5.6", "mix.lct"), *ROOMY[:4], "--speed", "0", "--no-csv", "-q", "--l2", "dram",
+                "--trace-level", "events", "--trace-output", path)
+        with TraceReader(path) as reader:
+            header, records = reader.header, list(reader.records())
+        equal("schema of events", 1, header.level_meta["cache_event_schema_version"])
+        batches = [r.args for r in records if r.qualname == "events.batch"]
+        for args in batches:
+            model = CacheEventBatch.model_validate(args)
+            equal("batch", args, model.model_dump(mode="json"))
+            equal("order of fields", list(args), list(model.model_dump(mode="json")))
+        assert len(batches) > 3 and records[0].args["phase"] == "start" and records[-1].args["phase"] == "stop", len(batches)
 
 
 @check
