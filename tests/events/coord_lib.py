@@ -30,14 +30,17 @@ class Reply:
 
 
 class Coordinator:
-    """`lmtrace coordinator` on a port of its own, or wherever @args say."""
+    """`lmtrace coordinator` on a port of its own, or wherever @args say. @sanitizer: further ASAN_OPTIONS."""
 
-    def __init__(self, *args, folder=None, ready=True):
+    def __init__(self, *args, folder=None, ready=True, sanitizer=""):
         port = () if "--unix" in args or "--port" in args else ("--port", "0")
         read, write = os.pipe()
         self.errors_path = os.path.join(folder, "coordinator-%d.log" % write) if folder else os.devnull
+        env = environment()
+        if sanitizer:
+            env["ASAN_OPTIONS"] = ":".join(filter(None, (env.get("ASAN_OPTIONS"), sanitizer)))
         with open(self.errors_path, "ab") as log:
-            self.process = subprocess.Popen([LMTRACE, "coordinator", *port, "--ready-fd", str(write), *args], env=environment(),
+            self.process = subprocess.Popen([LMTRACE, "coordinator", *port, "--ready-fd", str(write), *args], env=env,
                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, pass_fds=[write])
         os.close(write)
         self.url = ""
