@@ -211,12 +211,12 @@ static KitVerdict
 collect (Child *child, char **why)
 {
   Result result = { 0 };
-  g_autofree char *text = NULL;
+  g_autoptr (GString) text = g_string_new (NULL);
   gboolean told = read_all (child, &result, sizeof result) && result.why_len < G_MAXINT32;
   if (told)
     {
-      text = g_malloc0 (result.why_len + 1);
-      told = read_all (child, text, result.why_len);
+      g_string_set_size (text, result.why_len);
+      told = read_all (child, text->str, result.why_len);
     }
   int status = wait_end (child);
   if (told)
@@ -232,7 +232,8 @@ collect (Child *child, char **why)
       *why = g_strdup_printf ("%s: %s", child->check->progress->step, end);
       return KIT_FAILED;
     }
-  *why = result.has_why ? g_steal_pointer (&text) : NULL;
+  if (result.has_why)
+    *why = g_strdup (text->str);
   return result.verdict;
 }
 
