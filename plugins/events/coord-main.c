@@ -68,8 +68,12 @@ on_gap (const EventsStream *stream, gint64 first, gint64 last, gboolean joined_m
       g_info ("Stream of %s begins at seq %" G_GINT64_FORMAT, shown, last + 1);
       return;
     }
-  text = g_strdup_printf ("%s, incarnation %" G_GINT64_FORMAT ": batches %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT " never came",
-                          shown, stream->incarnation, first, last);
+  if (first == last)
+    text = g_strdup_printf ("%s, incarnation %" G_GINT64_FORMAT ": batch %" G_GINT64_FORMAT " never came", shown, stream->incarnation,
+                            first);
+  else
+    text = g_strdup_printf ("%s, incarnation %" G_GINT64_FORMAT ": batches %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT " never came",
+                            shown, stream->incarnation, first, last);
   lmt_warnings_add (coord->warnings, "gap", text);
 }
 
