@@ -182,15 +182,17 @@ note_resume (Pass *pass, ReplayItem *item)
       instance->has_held = cursor != NULL;
     }
   note_start (start, item);
+  /* What is held is where the instance's stream begins: a repeat of an old batch further on is no sign of what lies between. */
+  if (instance->held_closed)
+    return;
   gboolean held = is_held (pass, item);
   /* Of one that departed there, the stop mark behind what is held is held, too. */
-  if (!held && item->kind == REPLAY_STOP && pass->resume->from_streams && instance->has_held && instance->held.departed
-      && instance->resume_after > 0 && !instance->stopped_after_held)
-    held = instance->stopped_after_held = TRUE;
+  if (item->kind == REPLAY_STOP && pass->resume->from_streams && instance->has_held && instance->held.departed
+      && instance->resume_after > 0)
+    held = TRUE;
   if (!held)
     {
-      if (item->kind == REPLAY_BATCH)
-        instance->stopped_after_held = TRUE;
+      instance->held_closed = item->kind == REPLAY_BATCH;
       return;
     }
   instance->resume_after = item->n + 1;
@@ -199,8 +201,6 @@ note_resume (Pass *pass, ReplayItem *item)
   instance->ip = g_strdup (start->ip);
   instance->http_port = start->http_port;
   instance->mq_port = start->mq_port;
-  if (item->kind == REPLAY_BATCH)
-    instance->stopped_after_held = FALSE;
 }
 
 /* -------- one record -------- */

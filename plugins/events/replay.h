@@ -108,7 +108,7 @@ typedef struct
   gboolean has_held;
   ReplayCursor held;
   guint64 resume_after;
-  gboolean stopped_after_held;
+  gboolean held_closed;
   gboolean register_first;
   /* the last start mark: what a registration says */
   char *ip;
