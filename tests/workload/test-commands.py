@@ -51,8 +51,8 @@ def calls(path):
 
 # What a workload gives on the virtual clock is the same on every machine: whole files, pinned.
 PINNED = {
-    "tiny": "f807b36160466e0c7505161cb413d1c592ae47b657c483ab3c261ae2e8ad550c",
-    "tiers": "e67259cd082c07ffa7dcc5d8404cdcf7ce283675699f4a5b4bdf873bf5900514",
+    "tiny": "1d7ff409e8095b00eeea8bebcba0527529a82dab22016c0a2bc3f76862987541",
+    "tiers": "46c5a6e179be822cb5d3119e8180898cfe2785dd985f18fb8dd38246795a095d",
     "day": "bef7ed35a9c80229420fd6bfc4b7d1dd361356618e40fef3269bdac20de84439",
 }
 
@@ -300,8 +300,8 @@ def real_clock(folder):
 # -------- import --------
 
 IMPORTED = {
-    "mooncake": "475738070b69d3f60ac885bfdbb07cba28d940208ecbafd105ba8157e9c5b8ee",
-    "qwen-bailian": "2ba6beedac7aeb067fba0b5e9c49c8ee48c62edbbfa34bf5b7e517c77a22b575",
+    "mooncake": "355fb8d0886926378d9feb0a02de848d9dcd07a743533babb5ec9bd83c51c046",
+    "qwen-bailian": "204582ea44d43907c5416cafca999d340acc076d88f290b39cd93036d076fafa",
 }
 
 
