@@ -286,6 +286,38 @@ def interrupted(folder):
 
 
 @tests
+def interrupted_twice(folder):
+    """A device that takes its time: the first signal lets the request under way end, the second doesn't."""
+    path = os.path.join(folder, "out.lct")
+    fast = changed(folder, arrivals={"poisson": 1000}, clock="real")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process = start("record", "--workload", fast, "-o", path, "--force", "--json", "--l2", "model:lookup_us=60000000")
+        time.sleep(0.5)
+        process.send_signal(number)
+        time.sleep(0.5)
+        equal(process.poll(), None)
+        begun = time.monotonic()
+        process.send_signal(number)
+        run = end(process, 30)
+        true(time.monotonic() - begun < 20)
+        equal(run.code, 130, repr(run))
+        equal(run.json["partial"], True)
+        equal(lmtrace("info", path).code, 0)
+
+
+@tests
+def too_small_a_buffer(folder):
+    """What doesn't fit is dropped, counted, said, and no success."""
+    big = changed(folder, classes=[{"input_tokens": 64 * 1000}], requests=4, manager={"l1-size": "1GiB", "eviction-policy": "noop"})
+    run = lmtrace("record", "--workload", big, "-o", os.path.join(folder, "a.lct"), "--trace-buffer", "64KiB", "--json")
+    equal(run.code, 1, repr(run))
+    dropped = run.json["metrics"]["trace"]["dropped"]
+    true(dropped > 0)
+    contains(run.errors, "%d records are not in the trace" % dropped)
+    equal(run.json["metrics"]["trace"]["records"] + dropped, run.json["metrics"]["requests"]["calls"])
+
+
+@tests
 def real_clock(folder):
     """The same driver on real time: short, and its trace replays."""
     fast = changed(folder, arrivals={"poisson": 200}, clock="real", requests=60,

@@ -347,6 +347,33 @@ run_real (WorkRun *run)
 
 /* ---------------- the end ---------------- */
 
+G_GNUC_PRINTF (3, 4)
+static void
+warn (WorkRun *run, const char *kind, const char *format, ...)
+{
+  g_autofree char *text = NULL;
+  va_list arguments;
+
+  va_start (arguments, format);
+  text = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+  lmt_warnings_add (run->params.context->warnings, kind, text);
+}
+
+/* Why the exit code isn't 0. */
+static void
+tell_trouble (WorkRun *run)
+{
+  const WorkFigures *figures = &run->figures;
+  guint64 lost = run->stats.dropped + run->stats.encode_errors;
+
+  if (figures->failed > 0)
+    warn (run, "failed", "%" G_GUINT64_FORMAT " calls failed, the first: %s", figures->failed, figures->first_failure);
+  if (lost > 0)
+    warn (run, "dropped",
+          "%" G_GUINT64_FORMAT " records are not in the trace: --trace-block waits, a larger --trace-buffer holds more", lost);
+}
+
 void
 work_run_all (WorkRun *run)
 {
@@ -364,6 +391,7 @@ work_run_all (WorkRun *run)
   storage_level.finish (run->session, run->figures.interrupted); /* closes the output; a failure is told as a warning */
   storage_record_get_stats (run->session->record, &run->stats);
   run->figures.write_failed = run->stats.write_errors > 0;
+  tell_trouble (run);
   run->figures.span_ns = run->now_ns;
   run->figures.took_ns = lmt_clock_now (lmt_clock_real ()) - start_ns;
 }
