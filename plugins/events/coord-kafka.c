@@ -24,6 +24,7 @@ on_record (const EventsKafkaRecord *record, gpointer data)
   g_autofree char *why = NULL;
   guint32 n;
 
+  coord_server_note_activity (source->coord->server);
   source->coord->body_bytes_in += record->value.len;
   events_arena_reset (source->arena);
   switch (events_batches_from_body ((const char *)record->value.data, record->value.len, &source->coord->limits, source->arena,
@@ -90,7 +91,8 @@ kafka_open (Coord *coord, GError **error)
   source->coord = coord;
   source->config = (EventsKafkaConfig){ .bootstrap_servers = config->kafka_bootstrap_servers,
                                         .topic = config->kafka_topic,
-                                        .group_id = config->kafka_group_id };
+                                        .group_id = config->kafka_group_id,
+                                        .settings = (const char *const *)config->kafka_config };
   source->arena = events_arena_new (config->max_body_bytes * 8);
   events_problems_init (&source->problems, 10);
   source->consumer = events_kafka_consumer_new (&source->config, coord->offsets, NULL, on_record, on_notice, source, error);

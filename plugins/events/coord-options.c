@@ -78,6 +78,8 @@ const LmtOption coord_options[] = {
   ROW (STRING, "kafka-topic", kafka_topic, 0, "lmcache-cache-events", "nonempty", "NAME", "Topic of the batches", KAFKA),
   ROW (STRING, "kafka-group-id", kafka_group_id, 0, "lmcache-coordinator", "nonempty", "NAME",
        "Group the brokers are told; nothing is committed: positions are in the checkpoint", KAFKA),
+  ROW (STRINGS, "kafka-config", kafka_config, 0, NULL, "nonempty", "NAME=VALUE",
+       "Set another property of librdkafka (security.protocol, sasl.username)", KAFKA),
 
   ROW (BOOL, "disable-metrics", disable_metrics, 0, NULL, NULL, NULL, "Answer GET /metrics with 404", OTHERS),
   ROW (STRING, "otlp-endpoint", otlp_endpoint, LMT_OPTION_NO_EFFECT, NULL, NULL, "URL",

@@ -837,6 +837,12 @@ coord_server_n_slow (CoordServer *server)
   return server->n_slow;
 }
 
+void
+coord_server_note_activity (CoordServer *server)
+{
+  server->last_activity_ns = now_ns ();
+}
+
 gint64
 coord_server_last_activity_ns (CoordServer *server)
 {

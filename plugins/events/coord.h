@@ -56,6 +56,7 @@ typedef struct
   char *kafka_bootstrap_servers;
   char *kafka_topic;
   char *kafka_group_id;
+  char **kafka_config;
   /* ours */
   char *compat_word;
   char *unix_path;
@@ -351,6 +352,7 @@ guint coord_server_n_busy (CoordServer *server); /* with a request under way */
 guint64 coord_server_n_refused (CoordServer *server);
 guint64 coord_server_n_slow (CoordServer *server);
 gint64 coord_server_last_activity_ns (CoordServer *server);
+void coord_server_note_activity (CoordServer *server); /* for --exit-after-idle: of another kind than a request */
 
 void coord_metrics_write (Coord *coord, GString *out);
 void coord_openapi_write (Coord *coord, GString *out);

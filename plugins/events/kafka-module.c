@@ -78,7 +78,7 @@ conf_set (rd_kafka_conf_t *conf, const char *name, const char *value, GError **e
 
   if (rd_kafka_conf_set (conf, name, value, said, sizeof said) == RD_KAFKA_CONF_OK)
     return TRUE;
-  g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "kafka setting %s=%s: %s", name, value, said);
+  g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "kafka setting %s: %s", name, said);
   return FALSE;
 }
 

@@ -69,6 +69,7 @@ replay_kafka_new (const ReplayConfig *config, const volatile gint *interrupts, G
   EventsKafkaConfig producer = { .bootstrap_servers = config->kafka_servers,
                                  .topic = config->kafka_topic,
                                  .delivery_timeout_ms = delivery_timeout_ms (config),
+                                 .settings = (const char *const *)config->kafka_config,
                                  .interrupts = interrupts };
   ReplayKafka *kafka = g_new0 (ReplayKafka, 1);
   kafka->config = config;

@@ -37,6 +37,8 @@ const LmtOption replay_options[] = {
                    TARGET),
   LMT_OPTION_FULL (STRING, "kafka-topic", ReplayConfig, kafka_topic, 0, EVENTS_KAFKA_TOPIC, "nonempty", "TOPIC",
                    "Kafka topic of the batches", TARGET),
+  LMT_OPTION_FULL (STRINGS, "kafka-config", ReplayConfig, kafka_config, 0, NULL, "nonempty", "NAME=VALUE",
+                   "Set another property of librdkafka (security.protocol, sasl.username)", TARGET),
   LMT_OPTION_FULL (DOUBLE, "speed", ReplayConfig, speed, 0, "0", "0..", "N",
                    "Replay at N times the recorded pace; 0: as fast as it is taken", PACE),
   LMT_OPTION_FULL (DURATION, "heartbeat-interval", ReplayConfig, heartbeat_ns, 0, "5", "0..", "S",

@@ -26,6 +26,7 @@ typedef struct
   gint64 timeout_ns;
   char *kafka_servers;
   char *kafka_topic;
+  char **kafka_config;
   char *compat;
   /* pace */
   double speed;

@@ -291,6 +291,14 @@ def check_fetch_errors(mock):
 def check_flags(_mock):
     done = run("coordinator", "--port", "0", "--event-transport", "kafka", code=2)
     assert "--kafka-bootstrap-servers" in done.stderr, done.stderr
+    kafka = ("--kafka-bootstrap-servers", "127.0.0.1:1", "--kafka-config", "no-such=1")
+    done = run("coordinator", "--port", "0", "--event-transport", "kafka", *kafka, code=2)
+    assert "no-such" in done.stderr, done.stderr
+    done = run("replay-events", "single.lct", *kafka, code=2)
+    assert "no-such" in done.stderr, done.stderr
+    done = run("replay-events", "large_0.lct.gz", "--kafka-bootstrap-servers", "127.0.0.1:1", "--kafka-config", "message.max.bytes=1000",
+               code=1)
+    assert "message.max.bytes" in done.stderr, done.stderr
 
 
 def check_without_library(_mock):
