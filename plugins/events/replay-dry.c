@@ -206,7 +206,7 @@ run_pass (Dry *dry, GError **error)
 {
   ReplayItem item;
   guint64 n = 0;
-  int got;
+  int got = 0;
   while (!dry->full && (got = replay_feed_next (dry->feed, &item, error)) > 0)
     {
       take (dry, &item);
