@@ -17,7 +17,9 @@ enum
   CALL_READ_EXIT,
   CALL_FINISH_READ,
   N_CALLS,
-  SAME_MODEL = 0xffffffff, /* KeyCopy.model_len: that of the key before */
+  /* In front of each key, one byte. */
+  KEY_WHOLE = 0, /* a KeyCopy, the hash, the model, the salt */
+  KEY_ALIKE,     /* the hash: all else is that of the key before, without a salt */
 };
 
 /* A copy is this, then the layout, the request id and the two tag lists, then the keys; of a prefetch then the rows, each with
@@ -53,7 +55,7 @@ typedef struct
   guint64 rank;
   guint32 group;
   guint32 hash_len;
-  guint32 model_len; /* or SAME_MODEL */
+  guint32 model_len;
   guint32 salt_len;
 } KeyCopy;
 
@@ -79,20 +81,27 @@ put_hash (guint8 *at, const guint8 *hash, guint32 len)
   return put (at, hash, len);
 }
 
+/* Keys of one list differ in their hash, nearly always. */
+static inline gboolean
+is_alike (const LmtKey *key, const LmtKey *before)
+{
+  return key->model == before->model && key->salt == before->salt && key->fields.rank == before->fields.rank
+         && key->fields.group == before->fields.group && key->fields.hash_len == before->fields.hash_len
+         && key->fields.salt_len == 0;
+}
+
 static gsize
 keys_bytes (LmtKey *const *keys, guint n)
 {
-  gsize bytes = (gsize)n * sizeof (KeyCopy);
-  guint32 model = 0;
+  gsize bytes = 0;
 
   for (guint i = 0; i < n; i++)
     {
-      const LmtKey *key = keys[i];
+      const LmtKeyFields *fields = &keys[i]->fields;
 
-      bytes += key->fields.hash_len + key->fields.salt_len;
-      if (i == 0 || key->model != model)
-        bytes += key->fields.model_len;
-      model = key->model;
+      bytes += 1 + fields->hash_len;
+      if (i == 0 || !is_alike (keys[i], keys[i - 1]))
+        bytes += sizeof (KeyCopy) + fields->model_len + fields->salt_len;
     }
   return bytes;
 }
@@ -100,22 +109,23 @@ keys_bytes (LmtKey *const *keys, guint n)
 static guint8 *
 put_keys (guint8 *at, LmtKey *const *keys, guint n)
 {
-  guint32 model = 0;
-
   for (guint i = 0; i < n; i++)
     {
-      const LmtKey *key = keys[i];
-      const LmtKeyFields *fields = &key->fields;
-      gboolean same = i > 0 && key->model == model;
-      KeyCopy copy = { fields->rank, fields->group, fields->hash_len, same ? SAME_MODEL : fields->model_len, fields->salt_len };
+      const LmtKeyFields *fields = &keys[i]->fields;
+      KeyCopy copy;
 
-      memcpy (at, &copy, sizeof copy);
-      at = put_hash (at + sizeof copy, fields->hash, fields->hash_len);
-      if (!same)
-        at = put (at, fields->model, fields->model_len);
-      if (G_UNLIKELY (fields->salt_len > 0))
-        at = put (at, fields->salt, fields->salt_len);
-      model = key->model;
+      if (i > 0 && is_alike (keys[i], keys[i - 1]))
+        {
+          *at = KEY_ALIKE;
+          at = put_hash (at + 1, fields->hash, fields->hash_len);
+          continue;
+        }
+      copy = (KeyCopy){ fields->rank, fields->group, fields->hash_len, fields->model_len, fields->salt_len };
+      *at++ = KEY_WHOLE;
+      at = put (at, &copy, sizeof copy);
+      at = put_hash (at, fields->hash, fields->hash_len);
+      at = put (at, fields->model, fields->model_len);
+      at = put (at, fields->salt, fields->salt_len);
     }
   return at;
 }
@@ -214,8 +224,6 @@ sm_trace_publish (const SmCall *call)
 typedef struct
 {
   const guint8 *at;
-  const guint8 *model;
-  guint32 model_len;
 } Copy;
 
 static const guint8 *
@@ -242,26 +250,29 @@ static const guint8 group_head[] = "\xafobject_group_id";
 static void
 encode_keys (Copy *copy, guint32 n, LmtPack *out)
 {
+  const guint8 *model = NULL;
+  KeyCopy key = { 0 };
+
   lmt_pack_array (out, n);
   for (guint32 i = 0; i < n; i++)
     {
-      KeyCopy key;
+      gboolean whole = *take (copy, 1) == KEY_WHOLE;
       const guint8 *hash;
 
-      memcpy (&key, take (copy, sizeof key), sizeof key);
+      if (whole)
+        memcpy (&key, take (copy, sizeof key), sizeof key);
       hash = take (copy, key.hash_len);
-      if (key.model_len != SAME_MODEL)
-        {
-          copy->model_len = key.model_len;
-          copy->model = take (copy, key.model_len);
-        }
+      if (whole)
+        model = take (copy, key.model_len);
+      else
+        key.salt_len = 0;
       if (G_LIKELY (key.salt_len == 0))
         RAW (out, key_head);
       else
         RAW (out, salted_head);
       lmt_pack_bin (out, hash, key.hash_len);
       RAW (out, model_head);
-      lmt_pack_str (out, (const char *)copy->model, copy->model_len);
+      lmt_pack_str (out, (const char *)model, key.model_len);
       RAW (out, rank_head);
       lmt_pack_uint (out, key.rank);
       RAW (out, group_head);

@@ -37,6 +37,7 @@ no_door (const SmCall *call)
 enum
 {
   KEYS = 64,
+  THREAD_ROUNDS = 61,
   ROUNDS = 7
 };
 
@@ -80,7 +81,7 @@ typedef struct
   const SmCall *call;
   guint burst;
   pthread_barrier_t *barrier;
-  double seconds;
+  double rates[THREAD_ROUNDS];
 } Worker;
 
 static void *
@@ -89,7 +90,7 @@ work (void *data)
   Worker *worker = data;
 
   door (worker->call);
-  for (guint round = 0; round < 40; round++)
+  for (guint round = 0; round < THREAD_ROUNDS; round++)
     {
       double start;
 
@@ -97,29 +98,29 @@ work (void *data)
       start = now_s ();
       for (guint i = 0; i < worker->burst; i++)
         door (worker->call);
-      worker->seconds += now_s () - start;
+      worker->rates[round] = worker->burst / (now_s () - start);
       pthread_barrier_wait (worker->barrier);
       pthread_barrier_wait (worker->barrier);
     }
   return NULL;
 }
 
-/* Calls per second of @n threads together. */
+/* Calls per second of @n threads together, median of the rounds. */
 static double
 many (guint n, const SmCall *call, guint burst, LmtRecorder *recorder)
 {
   pthread_barrier_t barrier;
   pthread_t threads[8];
   Worker workers[8];
-  double rate = 0.0;
+  double rates[THREAD_ROUNDS] = { 0.0 };
 
   pthread_barrier_init (&barrier, NULL, n + 1);
   for (guint i = 0; i < n; i++)
     {
-      workers[i] = (Worker){ call, burst, &barrier, 0.0 };
+      workers[i] = (Worker){ .call = call, .burst = burst, .barrier = &barrier };
       pthread_create (&threads[i], NULL, work, &workers[i]);
     }
-  for (guint round = 0; round < 40; round++)
+  for (guint round = 0; round < THREAD_ROUNDS; round++)
     {
       pthread_barrier_wait (&barrier);
       pthread_barrier_wait (&barrier);
@@ -129,10 +130,12 @@ many (guint n, const SmCall *call, guint burst, LmtRecorder *recorder)
   for (guint i = 0; i < n; i++)
     {
       pthread_join (threads[i], NULL);
-      rate += 40.0 * burst / workers[i].seconds;
+      for (guint round = 0; round < THREAD_ROUNDS; round++)
+        rates[round] += workers[i].rates[round];
     }
   pthread_barrier_destroy (&barrier);
-  return rate;
+  qsort (rates, THREAD_ROUNDS, sizeof rates[0], compare);
+  return rates[THREAD_ROUNDS / 2];
 }
 
 /* Records per second the drain takes when it never waits: rings are filled, then the clock runs until they are written. */
