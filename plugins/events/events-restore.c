@@ -682,7 +682,7 @@ check_file (LmtSpan file, GString *note)
   LmtFault fault = { 0 };
   guint32 version;
 
-  if (file.len < HEAD)
+  if (file.data == NULL || file.len < HEAD)
     add_note (note, "expected a header of %d bytes, found %" G_GSIZE_FORMAT, HEAD, file.len);
   else if (memcmp (file.data, magic, sizeof magic) != 0)
     add_note (note, "no checkpoint: the first bytes are others");
@@ -728,7 +728,7 @@ static gboolean
 read_file (const char *path, guint8 **data, gsize *len, GString *note)
 {
   const int fd = g_open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-  struct stat st;
+  struct stat st = { 0 };
   gsize done = 0;
 
   if (fd < 0 && errno == ENOENT)

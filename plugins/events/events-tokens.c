@@ -362,7 +362,7 @@ take_content (EventsViews *views, guint32 chunk, guint32 n)
       views->chunks.at[chunk].content = number;
     }
   EventsContent *content = &views->contents.at[number];
-  if (content->n != n)
+  if (content->tokens == NULL || content->n != n)
     {
       views->text_bytes += (guint64)n * sizeof (guint32);
       views->text_bytes -= (guint64)content->n * sizeof (guint32);
@@ -390,7 +390,8 @@ drop_content (EventsViews *views, guint32 chunk)
 static gboolean
 same_tokens (const EventsContent *content, const EventsEntry *entry)
 {
-  return content->n == entry->n_tokens && memcmp (content->tokens, entry->token_ids, content->n * sizeof (guint32)) == 0;
+  return content->tokens != NULL && content->n == entry->n_tokens
+         && memcmp (content->tokens, entry->token_ids, content->n * sizeof (guint32)) == 0;
 }
 
 void

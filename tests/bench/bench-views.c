@@ -8,6 +8,7 @@
 #include "events-merge.h"
 #include "events-views.h"
 
+#include <glib/gstdio.h>
 #include <lmtrace/lmt-hash.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,6 +97,27 @@ pass (Bench *bench, guint64 keys, EventsKind kind, EventsTier tier, const char *
 }
 
 static void
+checkpoint (EventsViews *views, const EventsViewsConfig *config)
+{
+  g_autofree char *path = g_build_filename (g_get_tmp_dir (), "bench-views.checkpoint", NULL);
+  EventsViews *again = events_views_new (config);
+  g_autofree char *note = NULL;
+  GStatBuf st = { 0 };
+  double start = seconds ();
+
+  const gboolean written = events_checkpoint_write (views, NULL, path, NULL);
+  const double writing = seconds () - start;
+  start = seconds ();
+  const gboolean read = written && events_checkpoint_read (again, NULL, path, &note);
+  (void)g_stat (path, &st);
+  (void)g_unlink (path);
+  if (read)
+    printf ("%-26s %.0f MB written in %.2f s (fsync included), read in %.2f s\n", "checkpoint", (double)st.st_size / 1e6, writing,
+            seconds () - start);
+  events_views_free (again);
+}
+
+static void
 synthetic (guint64 keys)
 {
   const EventsViewsConfig config = { .compat = EVENTS_COMPAT_057 };
@@ -122,6 +144,7 @@ synthetic (guint64 keys)
   events_views_stats (bench.views, &stats);
   printf ("%-26s %" G_GINT64_FORMAT " keys, %" G_GINT64_FORMAT " placements, %" G_GUINT64_FORMAT " pages\n", "held",
           (gint64)stats.num_keys, (gint64)stats.num_placements, pages);
+  checkpoint (bench.views, &config);
   pass (&bench, keys, EVENTS_DELETE, EVENTS_L1, "delete l1");
   pass (&bench, keys, EVENTS_DELETE, EVENTS_L2, "delete l2");
   pass (&bench, keys, EVENTS_STORE, EVENTS_L1, "store l1, warm");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Golden data: the calls of each recorded case, played into gate and views, give the recorded replies and views. */
+#include "events-merge.h"
 #include "view-json.h"
 
 #include <gio/gio.h>
@@ -275,6 +276,135 @@ test_tokens (void)
   tear_down_case (&c);
 }
 
+/* ---- the large set: 20,000 batches of four servers ---- */
+
+static void
+play_mark (EventsViews *views, LmtSpan args)
+{
+  LmtCursor in;
+  LmtSpan name, value, phase = { NULL, 0 }, id = { NULL, 0 };
+  guint32 pairs = 0;
+
+  lmt_cursor_init (&in, args);
+  g_assert_true (lmt_cursor_read_map (&in, &pairs));
+  for (guint32 i = 0; i < pairs; i++)
+    {
+      g_assert_true (lmt_cursor_read_str (&in, &name));
+      if (!lmt_cursor_read_str (&in, &value))
+        g_assert_true (lmt_cursor_skip (&in));
+      else if (LMT_SPAN_IS (name, "phase"))
+        phase = value;
+      else if (LMT_SPAN_IS (name, "instance_id"))
+        id = value;
+    }
+  if (LMT_SPAN_IS (phase, "start"))
+    events_views_register (views, id);
+  else
+    events_views_depart (views, id, TRUE);
+}
+
+static void
+add_line (const EventsKeyView *view, gpointer data)
+{
+  g_autoptr (GString) text = g_string_new (NULL);
+  g_autoptr (LmtJsonWriter) out = lmt_json_writer_new (text, LMT_JSON_STYLE_COMPACT);
+  g_autoptr (GString) looked_up = g_string_new (NULL);
+  g_autoptr (LmtJson) json = NULL;
+  LmtJsonWriter *row = lmt_json_writer_new (looked_up, LMT_JSON_STYLE_COMPACT);
+
+  view_json_lookup (view, row); /* placements in the order of the lines */
+  lmt_json_writer_free (row);
+  json = lmt_json_parse (looked_up->str, -1, NULL);
+  const LmtJson *key = lmt_json_get_member (json, "key"), *placements = lmt_json_get_member (json, "placements");
+  lmt_json_writer_begin_array (out);
+  for (guint i = 0; i < lmt_json_get_length (key); i++)
+    lmt_json_writer_value (out, lmt_json_get_member_value (key, i));
+  lmt_json_writer_int (out, (gint64)view->access_count);
+  for (guint i = 0; i < lmt_json_get_length (placements); i++)
+    {
+      const LmtJson *each = lmt_json_get_element (placements, i);
+      lmt_json_writer_begin_array (out);
+      for (guint m = 0; m < lmt_json_get_length (each); m++)
+        lmt_json_writer_value (out, lmt_json_get_member_value (each, m));
+      lmt_json_writer_end_array (out);
+    }
+  lmt_json_writer_end_array (out);
+  g_ptr_array_add (data, g_strdup_printf ("%s\n", text->str));
+}
+
+static gint
+compare_lines (gconstpointer a, gconstpointer b)
+{
+  return strcmp (*(const char *const *)a, *(const char *const *)b);
+}
+
+static void
+play_large (Case *c, EventsCounts *counts)
+{
+  g_autofree char *folder = g_test_build_filename (G_TEST_DIST, "data", "events", NULL);
+  g_auto (GStrv) paths = g_new0 (char *, 5);
+  const EventsMergeConfig config = { .mode = EVENTS_MERGE_CLAMP };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (EventsMerge) merge = NULL;
+  EventsMergeItem item;
+
+  for (guint i = 0; i < 4; i++)
+    paths[i] = g_strdup_printf ("%s/large_%u.lct.gz", folder, i);
+  merge = events_merge_new ((const char *const *)paths, &config, &error);
+  g_assert_no_error (error);
+  while (events_merge_next (merge, &item, &error) == 1)
+    {
+      EventsBatch batch;
+      events_arena_reset (c->arena);
+      if (!LMT_SPAN_IS (item.record.qualname, "events.batch"))
+        play_mark (c->views, item.record.args);
+      else
+        {
+          g_assert_true (events_batch_from_args (item.record.args, &events_limits_default, c->arena, &batch, &c->problems));
+          g_assert_true (events_views_ingest (c->views, &batch, 1, 1, counts));
+        }
+    }
+  g_assert_no_error (error);
+}
+
+static void
+test_large (void)
+{
+  const EventsViewsConfig config = { .compat = EVENTS_COMPAT_056, .with_lru = TRUE };
+  g_autofree char *path = g_test_build_filename (G_TEST_DIST, "data", "events", "expect", "large.json", NULL);
+  g_autoptr (LmtJson) json = load (path);
+  const LmtJson *summary = lmt_json_get_member (lmt_json_get_member (json, "replay"), "summary");
+  const LmtJson *digest = lmt_json_get_member (json, "directory_digest");
+  const LmtJson *first = lmt_json_get_member (digest, "first_lines");
+  g_autoptr (GPtrArray) lines = g_ptr_array_new_with_free_func (g_free);
+  g_autoptr (GChecksum) sum = g_checksum_new (G_CHECKSUM_SHA256);
+  EventsCounts counts = { 0 };
+  guint64 at = 0;
+  Case c;
+
+  set_up_case (&c, &config, "large");
+  g_ptr_array_add (c.registered, g_strdup ("node-0")); /* the others stopped */
+  play_large (&c, &counts);
+  g_assert_cmpint ((gint64)counts.applied, ==, lmt_json_get_int (lmt_json_get_member (summary, "Batches applied")));
+  g_assert_cmpint ((gint64)counts.duplicates, ==, lmt_json_get_int (lmt_json_get_member (summary, "Batches duplicate")));
+  g_assert_cmpint ((gint64)counts.stale, ==, lmt_json_get_int (lmt_json_get_member (summary, "Batches stale")));
+  compare_state (&c, lmt_json_get_member (json, "state"));
+  g_assert_cmpuint (c.compared, >=, 4);
+  while (at != G_MAXUINT64)
+    events_views_keys (c.views, NULL, &at, 100, add_line, lines);
+  g_assert_cmpint (lines->len, ==, lmt_json_get_int (lmt_json_get_member (digest, "total")));
+  g_ptr_array_sort (lines, compare_lines);
+  for (guint i = 0; i < lines->len; i++)
+    {
+      const char *line = g_ptr_array_index (lines, i);
+      if (i < lmt_json_get_length (first))
+        g_assert_true (g_str_has_prefix (line, lmt_json_get_string (lmt_json_get_element (first, i))));
+      g_checksum_update (sum, (const guchar *)line, -1);
+    }
+  g_assert_cmpstr (g_checksum_get_string (sum), ==, lmt_json_get_string (lmt_json_get_member (digest, "sha256_of_sorted_lines")));
+  tear_down_case (&c);
+}
+
 static void
 add_cases (const char *folder)
 {
@@ -304,5 +434,6 @@ main (int argc, char **argv)
   add_cases ("expect");
   add_cases ("rc3/expect");
   g_test_add_func ("/events/views/lookup/tokens", test_tokens);
+  g_test_add_func ("/events/views/large", test_large);
   return g_test_run ();
 }
