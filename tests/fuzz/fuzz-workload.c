@@ -91,7 +91,7 @@ run_spec (const guint8 *data, gsize size)
 static void
 run_rows (const char *format, const guint8 *data, gsize size)
 {
-  WorkSource *source = work_import_new_for_bytes (work_format_find (format), data, size, 64, NULL);
+  WorkSource *source = work_import_new_for_bytes (work_format_find (format), data, size, 256, 64, NULL);
   const WorkImportFigures *figures = work_import_get_figures (source);
   guint64 dropped = 0;
 
@@ -114,5 +114,6 @@ LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
   run_spec (data, size);
   run_rows ("mooncake", data, size);
   run_rows ("qwen-bailian", data, size);
+  run_rows ("lookup-hashes", data, size);
   return 0;
 }

@@ -409,7 +409,7 @@ BAD_ROWS = [
     ('{"timestamp": 1, "input_length": 512}', "hash_ids", "hash_ids: expected an array of whole numbers, found nothing"),
     ('{"timestamp": 1, "input_length": 512, "hash_ids": [1, 2.5]}', "hash_ids", "found 2.5"),
     ('{"timestamp": 1, "input_length": 512, "hash_ids": [-1]}', "hash_ids", "found -1"),
-    ('{"timestamp": 1, "input_length": 1024, "hash_ids": [7, 7]}', "hash_ids repeat", "hash_ids repeat: 7 stands twice"),
+    ('{"timestamp": 1, "input_length": 1024, "hash_ids": [7, 7]}', "hash_ids repeat", "hash_ids repeat: expected each once in a row, found one twice"),
     ('{"timestamp": "1", "input_length": 512, "hash_ids": [1]}', "timestamp", "timestamp: expected a number from 0 on, found a string"),
     ('{"timestamp": -1, "input_length": 512, "hash_ids": [1]}', "timestamp", "found -1"),
     ('{"timestamp": 1e14, "input_length": 512, "hash_ids": [1]}', "timestamp", "less than 1e9 s after the first row"),
@@ -494,7 +494,7 @@ def import_shapes(folder):
     contains(run.errors, "nosuch: model shape: expected a file, or one of gemma-3-27b, ")
     _, run = run_import(folder, "csv", file, "--force")
     refused(run)
-    contains(run.errors, 'FORMAT: expected one of mooncake, qwen-bailian, found "csv"')
+    contains(run.errors, 'FORMAT: expected one of mooncake, qwen-bailian, lookup-hashes, found "csv"')
     refused(run_import(folder, "mooncake", os.path.join(folder, "no.jsonl"), "--force")[1])
     refused(lmtrace("import", "mooncake", file, "-o", os.path.join(folder, "x.lct")))
 
@@ -505,6 +505,44 @@ def import_keeps_inputs(folder):
     before = digest(file)
     refused(lmtrace("import", "mooncake", file, "--model-shape", "qwen2.5-7b", "-o", file, "--force"))
     equal(digest(file), before)
+
+
+def chunks_asked(path):
+    """Chunk hashes of each prefetch, as they stand in its first row."""
+    asked = []
+    for line in calls(path):
+        name, args = line.split(" ", 1)
+        if name.endswith(".submit_prefetch_task"):
+            keys = json.loads(args)["spec"]["v"]["key_groups"][0]["v"]["keys"]
+            asked.append([key["v"]["chunk_hash"] for key in keys])
+    return asked
+
+
+@tests
+def import_lookup_hashes(folder):
+    """The log of a replay holds what the trace asked for: imported, the same is asked for at the same times."""
+    path, _ = record(folder, data("tiny.json"))
+    logs = os.path.join(folder, "logs")
+    replay(folder, path, "--config-from-trace", "--lookup-hash-log-dir", logs)
+    log = os.path.join(logs, os.listdir(logs)[0])
+    again, run = run_import(folder, "lookup-hashes", log)
+    equal(run.code, 0, repr(run))
+    equal(chunks_asked(again), chunks_asked(path))
+    rows = ['{"timestamp": 1.5, "request_id": "a", "chunk_size": 256, "seq_len": 600, "chunk_hashes": ["0xab", "0x%s"]}' % ("cd" * 32),
+            '{"timestamp": 2.5, "request_id": "b", "chunk_size": 16, "chunk_hashes": ["0xab"]}',
+            '{"timestamp": 2.5, "request_id": 7, "chunk_hashes": []}', '{"timestamp": 2.5, "chunk_hashes": [3]}',
+            '{"timestamp": 2.5, "chunk_hashes": ["0xab", "0xab"]}']
+    file = os.path.join(folder, "rows.jsonl")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write("\n".join(rows))
+    path, run = run_import(folder, "lookup-hashes", file, out="rows.lct")
+    equal(run.code, 1)
+    equal(run.text.split("\n")[0], "%s -> %s: 5 in, 1 out, 4 dropped" % (file, path))
+    for reason in ("chunk_size: 1, first at line 2", "request_id: 1, first at line 3", "chunk_hashes: 1, first at line 4",
+                   "chunk_hashes repeat: 1, first at line 5"):
+        contains(run.text, "  %s\n" % reason)
+    equal(chunks_asked(path)[0][1], "0x" + "cd" * 32)
+    contains(calls(path)[0], '"external_request_id":"a"')
 
 
 @tests

@@ -159,8 +159,8 @@ run_import (const LmtCommandContext *context, const WorkFormat *format, WorkShap
   params.threads = (guint)config->threads;
   params.requests = config->limit;
   params.force = config->force != 0;
-  params.source = work_import_new (format, context->operands[1], WORK_CELLS_MAX / (shape->n_groups * shape->world),
-                                   context->warnings, error);
+  params.source = work_import_new (format, context->operands[1], shape->chunk_tokens,
+                                   WORK_CELLS_MAX / (shape->n_groups * shape->world), context->warnings, error);
   if (params.source != NULL)
     run = work_run_new (&params, error);
   if (run != NULL && work_run_start (run, error))
@@ -196,7 +196,7 @@ import_run (const LmtCommandContext *context, GError **error)
   if (g_str_equal (config->flags.trace_output, "-"))
     lmt_output_set_stdout_taken (context->output);
   work_line_init (&line, context->options, &config->flags);
-  if (work_shape_finish (&shape, format->block_tokens, TRUE, error))
+  if (work_shape_finish (&shape, format->block_tokens > 0 ? format->block_tokens : 256, format->block_tokens > 0, error))
     code = run_import (context, format, &shape, &line, error);
   else
     g_prefix_error (error, "--model-shape: %s: ", config->model_shape);
@@ -226,8 +226,10 @@ work_import_ops (void)
     .min_operands = 2,
     .max_operands = 2,
     .more_text
-    = "FORMAT is mooncake (blocks of 512 tokens, times in ms) or qwen-bailian (16 tokens, seconds); FILE one JSON object a line, "
-      "plain, gzip or zstd, or - for stdin. Each row is a request that asks for the whole blocks of its input, reads what was "
+    = "FORMAT is mooncake (blocks of 512 tokens, times in ms), qwen-bailian (16 tokens, seconds) or lookup-hashes (what LMCache "
+      "and "
+      "replay write with --lookup-hash-log-dir; blocks as the shape has them, seconds); FILE one JSON object a line, plain, gzip "
+      "or zstd, or - for stdin. Each row is a request that asks for the whole blocks of its input, reads what was "
       "hit and "
       "stores the rest, as in `lmtrace record`; a block's id becomes a chunk's hash. Rows that can't be used are dropped and "
       "counted by reason. Without options L1 has 64 GiB and evicts by LRU.",

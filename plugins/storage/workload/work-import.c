@@ -13,8 +13,9 @@ enum
 };
 
 static const WorkFormat formats[] = {
-  { "mooncake", "Mooncake", 512, 1000000, FALSE },
-  { "qwen-bailian", "Qwen-Bailian", 16, 1000000000, TRUE },
+  { "mooncake", 512, 1000000, WORK_ROW_IDS },
+  { "qwen-bailian", 16, 1000000000, WORK_ROW_CHATS },
+  { "lookup-hashes", 0, 1000000000, WORK_ROW_HASHES },
 };
 
 const WorkFormat *
@@ -29,7 +30,7 @@ work_format_find (const char *name)
 const char *
 work_format_names (void)
 {
-  return "mooncake, qwen-bailian";
+  return "mooncake, qwen-bailian, lookup-hashes";
 }
 
 typedef struct
@@ -45,6 +46,7 @@ typedef struct
   gsize len;
   gboolean end;
   char *error;
+  guint64 chunk_tokens;
   guint32 most_chunks;
   guint64 line_number;
   /* the row that comes next */
@@ -53,8 +55,8 @@ typedef struct
   gboolean with_first;
   double first_time;
   gint64 last_ns;
-  GArray *ids;        /* of guint64, of that row */
-  GArray *sorted;     /* the same, for finding repeats */
+  GByteArray *chunks; /* hashes of that row */
+  GByteArray *sorted; /* the same, for finding repeats */
   GHashTable *hashes; /* of requests under way */
   WorkImportFigures figures;
 } Import;
@@ -197,58 +199,116 @@ read_length (Import *import, const LmtJson *row, const char *name, gboolean requ
   return TRUE;
 }
 
-static int
-compare_ids (gconstpointer a, gconstpointer b)
+static void
+add_chunk (Import *import, const char *text)
 {
-  guint64 x = *(const guint64 *)a;
-  guint64 y = *(const guint64 *)b;
+  guint8 hash[WORK_HASH_BYTES];
 
-  return x < y ? -1 : x > y;
+  lmt_blake3 (text, strlen (text), hash);
+  g_byte_array_append (import->chunks, hash, sizeof hash);
 }
 
+/* `printf mooncake:46 | b3sum` gives the same. */
 static gboolean
-read_ids (Import *import, const LmtJson *row)
+add_id (Import *import, const LmtJson *value)
 {
-  const LmtJson *list = lmt_json_get_member (row, "hash_ids");
-  guint n = list != NULL && lmt_json_get_type (list) == LMT_JSON_ARRAY ? lmt_json_get_length (list) : 0;
+  LmtJsonType type = lmt_json_get_type (value);
+  char text[64];
+  guint64 id;
 
-  if (list == NULL || lmt_json_get_type (list) != LMT_JSON_ARRAY)
-    return drop_member (import, "hash_ids", list, "an array of whole numbers");
-  g_array_set_size (import->ids, 0);
-  for (guint i = 0; i < n; i++)
+  if (type == LMT_JSON_UINT)
+    id = lmt_json_get_uint (value);
+  else if (type == LMT_JSON_INT && lmt_json_get_int (value) >= 0)
+    id = (guint64)lmt_json_get_int (value);
+  else
+    return FALSE;
+  g_snprintf (text, sizeof text, "%s:%" G_GUINT64_FORMAT, import->format->name, id);
+  add_chunk (import, text);
+  return TRUE;
+}
+
+/* `0x` and 64 digits is a hash; what is shorter, or of another form, is named by one. */
+static gboolean
+add_hash (Import *import, const LmtJson *value)
+{
+  const char *text = lmt_json_get_type (value) == LMT_JSON_STRING ? lmt_json_get_string (value) : "";
+  guint8 hash[WORK_HASH_BYTES];
+  guint n = 0;
+
+  if (text[0] == '\0')
+    return FALSE;
+  if (g_str_has_prefix (text, "0x") && strlen (text) == 2 + 2 * sizeof hash)
+    while (n < sizeof hash && g_ascii_isxdigit (text[2 + 2 * n]) && g_ascii_isxdigit (text[3 + 2 * n]))
+      {
+        hash[n] = (guint8)(g_ascii_xdigit_value (text[2 + 2 * n]) << 4 | g_ascii_xdigit_value (text[3 + 2 * n]));
+        n++;
+      }
+  if (n == sizeof hash)
+    g_byte_array_append (import->chunks, hash, sizeof hash);
+  else
     {
-      const LmtJson *value = lmt_json_get_element (list, i);
-      LmtJsonType type = lmt_json_get_type (value);
-      guint64 id = 0;
+      g_autofree char *named = g_strdup_printf ("%s:%s", import->format->name, text);
 
-      if (type == LMT_JSON_UINT)
-        id = lmt_json_get_uint (value);
-      else if (type == LMT_JSON_INT && lmt_json_get_int (value) >= 0)
-        id = (guint64)lmt_json_get_int (value);
-      else
-        return drop_member (import, "hash_ids", value, "an array of whole numbers");
-      g_array_append_val (import->ids, id);
+      add_chunk (import, named);
     }
   return TRUE;
 }
 
-/* An id names tokens and all that stands before them, so it can't come twice in a row. */
-static gboolean
-check_repeats (Import *import)
+static guint
+n_chunks (const Import *import)
 {
-  guint n = import->ids->len;
+  return import->chunks->len / WORK_HASH_BYTES;
+}
 
-  g_array_set_size (import->sorted, 0);
-  g_array_append_vals (import->sorted, import->ids->data, n);
-  g_array_sort (import->sorted, compare_ids);
+static gboolean
+read_list (Import *import, const LmtJson *row, const char *name, const char *expected,
+           gboolean (*add) (Import *import, const LmtJson *value))
+{
+  const LmtJson *list = lmt_json_get_member (row, name);
+  guint n = list != NULL && lmt_json_get_type (list) == LMT_JSON_ARRAY ? lmt_json_get_length (list) : 0;
+
+  if (list == NULL || lmt_json_get_type (list) != LMT_JSON_ARRAY)
+    return drop_member (import, name, list, expected);
+  g_byte_array_set_size (import->chunks, 0);
+  for (guint i = 0; i < n; i++)
+    if (!add (import, lmt_json_get_element (list, i)))
+      return drop_member (import, name, lmt_json_get_element (list, i), expected);
+  return TRUE;
+}
+
+static int
+compare_hashes (gconstpointer a, gconstpointer b)
+{
+  return memcmp (a, b, WORK_HASH_BYTES);
+}
+
+/* A name stands for tokens and all before them, so it can't come twice in a row. */
+static gboolean
+check_repeats (Import *import, const char *reason)
+{
+  guint n = n_chunks (import);
+
+  g_byte_array_set_size (import->sorted, 0);
+  g_byte_array_append (import->sorted, import->chunks->data, import->chunks->len);
+  qsort (import->sorted->data, n, WORK_HASH_BYTES, compare_hashes);
   for (guint i = 1; i < n; i++)
-    if (g_array_index (import->sorted, guint64, i) == g_array_index (import->sorted, guint64, i - 1))
-      {
-        g_autofree char *detail
-            = g_strdup_printf ("%" G_GUINT64_FORMAT " stands twice", g_array_index (import->sorted, guint64, i));
+    if (compare_hashes (import->sorted->data + (gsize)i * WORK_HASH_BYTES,
+                        import->sorted->data + (gsize)(i - 1) * WORK_HASH_BYTES)
+        == 0)
+      return drop (import, reason, "expected each once in a row, found one twice");
+  return TRUE;
+}
 
-        return drop (import, "hash_ids repeat", detail);
-      }
+static gboolean
+take_chunks (Import *import, guint64 n)
+{
+  if (n > import->most_chunks)
+    {
+      g_autofree char *detail = g_strdup_printf ("expected at most %u, found %" G_GUINT64_FORMAT, import->most_chunks, n);
+
+      return drop (import, "too many blocks", detail);
+    }
+  import->next.n_prompt = import->next.n_all = (guint32)n;
   return TRUE;
 }
 
@@ -258,19 +318,50 @@ count_blocks (Import *import, guint64 input)
 {
   guint64 block = import->format->block_tokens;
   guint64 whole = input / block;
-  guint64 n = import->ids->len;
+  guint64 n = n_chunks (import);
 
   import->figures.short_ids += n < whole;
   import->figures.surplus_ids += n > whole + (input % block != 0);
-  n = MIN (n, whole);
-  if (n > import->most_chunks)
-    {
-      g_autofree char *detail = g_strdup_printf ("expected at most %u, found %" G_GUINT64_FORMAT, import->most_chunks, n);
+  return take_chunks (import, MIN (n, whole));
+}
 
-      return drop (import, "too many blocks", detail);
-    }
-  import->next.n_prompt = import->next.n_all = (guint32)n;
-  return TRUE;
+static gboolean
+read_id_row (Import *import, const LmtJson *row)
+{
+  guint64 input;
+  guint64 output;
+
+  return read_length (import, row, "input_length", TRUE, &input) && read_length (import, row, "output_length", FALSE, &output)
+         && read_list (import, row, "hash_ids", "an array of whole numbers", add_id) && check_repeats (import, "hash_ids repeat")
+         && count_blocks (import, input);
+}
+
+/* LMCache writes the tokens of its chunks; 1 stands where the writer didn't know them. */
+static gboolean
+check_chunk_size (Import *import, const LmtJson *row)
+{
+  guint64 size;
+
+  if (!read_length (import, row, "chunk_size", FALSE, &size))
+    return FALSE;
+  if (size <= 1 || size == import->chunk_tokens)
+    return TRUE;
+  g_autofree char *detail = g_strdup_printf (
+      "expected %" G_GUINT64_FORMAT " tokens, as the model's shape has, found %" G_GUINT64_FORMAT, import->chunk_tokens, size);
+  return drop (import, "chunk_size", detail);
+}
+
+static gboolean
+read_hash_row (Import *import, const LmtJson *row)
+{
+  const LmtJson *id = lmt_json_get_member (row, "request_id");
+
+  if (id != NULL && lmt_json_get_type (id) != LMT_JSON_STRING)
+    return drop_member (import, "request_id", id, "a string");
+  if (id != NULL && lmt_json_get_string (id)[0] != '\0' && strlen (lmt_json_get_string (id)) < sizeof import->next.id)
+    g_strlcpy (import->next.id, lmt_json_get_string (id), sizeof import->next.id);
+  return check_chunk_size (import, row) && read_list (import, row, "chunk_hashes", "an array of hashes as texts", add_hash)
+         && check_repeats (import, "chunk_hashes repeat") && take_chunks (import, n_chunks (import));
 }
 
 static gboolean
@@ -300,8 +391,6 @@ read_row (Import *import)
 {
   g_autoptr (GError) wrong = NULL;
   g_autoptr (LmtJson) row = NULL;
-  guint64 input;
-  guint64 output;
 
   import->figures.in++;
   if (import->line->len > LINE_MAX_BYTES)
@@ -313,9 +402,9 @@ read_row (Import *import)
     return drop (import, "not an object", lmt_json_type_name (row));
   memset (&import->next, 0, sizeof import->next);
   g_snprintf (import->next.id, sizeof import->next.id, "line-%" G_GUINT64_FORMAT, import->line_number);
-  if ((import->format->has_chat && !read_chat (import, row)) || !read_length (import, row, "input_length", TRUE, &input)
-      || !read_length (import, row, "output_length", FALSE, &output) || !read_ids (import, row) || !check_repeats (import)
-      || !count_blocks (import, input))
+  if (import->format->kind == WORK_ROW_HASHES
+          ? !read_hash_row (import, row)
+          : (import->format->kind == WORK_ROW_CHATS && !read_chat (import, row)) || !read_id_row (import, row))
     return FALSE;
   return read_time (import, row);
 }
@@ -333,30 +422,15 @@ import_peek (WorkSource *source)
   return import->ready ? import->next.due_ns : G_MAXINT64;
 }
 
-/* `printf mooncake:46 | b3sum` gives the same. */
-static guint8 *
-hash_ids (Import *import)
-{
-  guint32 n = import->next.n_all;
-  guint8 *hashes = g_malloc (MAX (n, 1) * (gsize)WORK_HASH_BYTES);
-  char text[64];
-
-  for (guint32 i = 0; i < n; i++)
-    {
-      int len = g_snprintf (text, sizeof text, "%s:%" G_GUINT64_FORMAT, import->format->name,
-                            g_array_index (import->ids, guint64, i));
-
-      lmt_blake3 (text, (gsize)len, hashes + (gsize)i * WORK_HASH_BYTES);
-    }
-  return hashes;
-}
-
 static gboolean
 import_take (WorkSource *source, WorkRequest *request)
 {
   Import *import = (Import *)source;
-  guint8 *hashes = hash_ids (import);
+  gsize bytes = (gsize)import->next.n_all * WORK_HASH_BYTES;
+  guint8 *hashes = g_malloc (MAX (bytes, 1));
 
+  if (bytes > 0)
+    memcpy (hashes, import->chunks->data, bytes);
   import->ready = FALSE;
   import->figures.out++;
   g_hash_table_add (import->hashes, hashes);
@@ -382,8 +456,8 @@ import_free (WorkSource *source)
 
   lmt_source_free (import->bytes);
   g_byte_array_unref (import->line);
-  g_array_unref (import->ids);
-  g_array_unref (import->sorted);
+  g_byte_array_unref (import->chunks);
+  g_byte_array_unref (import->sorted);
   g_hash_table_unref (import->hashes);
   g_free (import->buffer);
   g_free (import->error);
@@ -393,7 +467,8 @@ import_free (WorkSource *source)
 
 /* @bytes becomes the source's. */
 static WorkSource *
-import_new (const WorkFormat *format, LmtSource *bytes, const char *shown, guint32 most_chunks, LmtWarnings *warnings)
+import_new (const WorkFormat *format, LmtSource *bytes, const char *shown, guint64 chunk_tokens, guint32 most_chunks,
+            LmtWarnings *warnings)
 {
   Import *import = g_new0 (Import, 1);
 
@@ -402,28 +477,31 @@ import_new (const WorkFormat *format, LmtSource *bytes, const char *shown, guint
   import->warnings = warnings;
   import->shown = g_strdup (shown);
   import->bytes = bytes;
+  import->chunk_tokens = chunk_tokens;
   import->most_chunks = most_chunks;
   import->line = g_byte_array_new ();
   import->buffer = g_malloc (READ_BYTES);
-  import->ids = g_array_new (FALSE, FALSE, sizeof (guint64));
-  import->sorted = g_array_new (FALSE, FALSE, sizeof (guint64));
+  import->chunks = g_byte_array_new ();
+  import->sorted = g_byte_array_new ();
   import->hashes = g_hash_table_new_full (NULL, NULL, g_free, NULL);
   return &import->source;
 }
 
 WorkSource *
-work_import_new (const WorkFormat *format, const char *path, guint32 most_chunks, LmtWarnings *warnings, GError **error)
+work_import_new (const WorkFormat *format, const char *path, guint64 chunk_tokens, guint32 most_chunks, LmtWarnings *warnings,
+                 GError **error)
 {
   g_autofree char *shown = g_filename_display_name (path);
   LmtSource *bytes = lmt_source_open (path, shown, error);
 
-  return bytes != NULL ? import_new (format, bytes, shown, most_chunks, warnings) : NULL;
+  return bytes != NULL ? import_new (format, bytes, shown, chunk_tokens, most_chunks, warnings) : NULL;
 }
 
 WorkSource *
-work_import_new_for_bytes (const WorkFormat *format, gconstpointer data, gsize len, guint32 most_chunks, LmtWarnings *warnings)
+work_import_new_for_bytes (const WorkFormat *format, gconstpointer data, gsize len, guint64 chunk_tokens, guint32 most_chunks,
+                           LmtWarnings *warnings)
 {
-  return import_new (format, lmt_source_new_for_bytes (data, len, "rows"), "rows", most_chunks, warnings);
+  return import_new (format, lmt_source_new_for_bytes (data, len, "rows"), "rows", chunk_tokens, most_chunks, warnings);
 }
 
 const WorkImportFigures *
