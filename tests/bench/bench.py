@@ -15,6 +15,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import events_bench
 import traces
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -276,6 +277,10 @@ def bench_record(tmp, peer):
     row("record, drain, 64 keys", f"{ours['drain64_per_s'] / 1e6:.2f} M/s, {ours['drain64_per_s'] * 7.6e-3:,.0f} MB/s", "-", "-", "-", True)
 
 
+def bench_events(tmp, peer):
+    events_bench.bench(tmp, peer, row, peer_json, rss_mib)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer", default="")
@@ -285,7 +290,8 @@ def main():
     peer = args.peer if args.peer and os.path.exists(args.peer) else ""
     tmp = tempfile.mkdtemp(prefix="lmtrace-bench-", dir=args.tmp)
     try:
-        for name, part in (("startup", bench_startup), ("info", bench_info), ("replay", bench_replay), ("pace", bench_pace), ("l2", bench_l2), ("record", bench_record)):
+        for name, part in (("startup", bench_startup), ("info", bench_info), ("replay", bench_replay), ("pace", bench_pace), ("l2", bench_l2), ("record", bench_record),
+                           ("events", bench_events)):
             if args.only in name:
                 part(tmp, peer)
     finally:
