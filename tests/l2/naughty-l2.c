@@ -115,7 +115,7 @@ serve (Naughty *naughty, LmtL2Io *io)
   if (io->kind == LMT_L2_LOAD && IS (naughty, "hang"))
     wait_for_ever ();
   if (io->kind == LMT_L2_LOAD && IS (naughty, "overrun"))
-    memset (io->buffer, 0, io->buffer_bytes + 8192);
+    ((volatile guint8 *)io->buffer)[(MAX (io->buffer_bytes, 1) + 4095) / 4096 * 4096] = 0; /* the page behind */
   if (IS (naughty, "error"))
     io->code = LMT_L2_IO;
   else if (IS (naughty, "badcode"))
