@@ -335,6 +335,11 @@ finish (const LmtCommandContext *context, const ReplayConfig *config, Things *th
   outcome->kafka = things->kafka != NULL;
   if (outcome->failure != NULL)
     lmt_log_failure (outcome->failure);
+  /* D20: every count may look right then, and L1 placements be gone all the same. */
+  if (config->heartbeat_ns == 0 && outcome->counts.starts > 0 && outcome->duration_ns > G_GINT64_CONSTANT (30000000000))
+    lmt_warnings_add (
+        context->warnings, "heartbeat",
+        "the run took longer than 30 s without heartbeats: the coordinator may have retired its instances meanwhile");
   g_autoptr (GError) local = NULL;
   if (!close_jsonl (config, things, &local))
     {

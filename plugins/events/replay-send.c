@@ -35,6 +35,7 @@ typedef struct
   gboolean any;
   guint64 round;
   ReplayProgress *progress;
+  gint tables_shown;
   gboolean stopped;
   gboolean verbose;
   GHashTable *warned; /* words of unknown records, once each */
@@ -344,10 +345,27 @@ settle_done (Sender *sender, gint64 timeout_ns)
     }
 }
 
+/* SIGUSR1: the table as it is now, on stderr. */
+static void
+show_table (Sender *sender)
+{
+  ReplayCounts counts = sender->outcome->counts;
+  counts.servers = replay_feed_count_servers (sender->feed);
+  g_autoptr (LmtReport) report = replay_report_new (sender->feed, &counts, (double)(now_ns () - sender->origin_ns) / 1e9);
+  g_autofree char *text = lmt_report_to_text (report);
+  fputs (text, stderr);
+}
+
 static void
 show_progress (Sender *sender)
 {
   gint64 now = now_ns ();
+  gint asked = g_atomic_int_get (sender->run->context->table_requests);
+  if (asked != sender->tables_shown)
+    {
+      sender->tables_shown = asked;
+      show_table (sender);
+    }
   if (sender->progress == NULL || !replay_progress_is_due (sender->progress, now))
     return;
   const ReplayOutcome *outcome = sender->outcome;

@@ -811,6 +811,19 @@ def a_signal_ends_with_a_report(folder):
 
 
 @test
+def usr1_shows_a_table(folder):
+    server.script()
+    process = start("replay-events", "paced.lct", "--coordinator-url", server.url, "--speed", "0.05", cwd=EVENTS)
+    wait_for_calls(2)
+    process.send_signal(signal.SIGUSR1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    run = end(process, 10)
+    equal(run.code, 130, repr(run))
+    contains(run.errors, "Events Replay Result")
+
+
+@test
 def a_second_signal_does_not_wait(folder):
     server.script(at_third(HANG))
     process = start("replay-events", "single.lct", "--coordinator-url", server.url, cwd=EVENTS)
