@@ -4,7 +4,7 @@
 
 enum
 {
-  LOOK_AT_KEYS = 16384, /* of a listing, before other requests have their turn */
+  LOOK_AT_KEYS = 4096, /* of a listing, before other requests have their turn */
   MAX_LIMIT = 10000,
 };
 

@@ -184,6 +184,7 @@ coord_client_send (CoordClient *client, const char *method, const CoordInstance 
   if (call->message == NULL)
     {
       g_idle_add (fail_later, call);
+      /* cppcheck-suppress memleak */
       return;
     }
   soup_message_add_flags (call->message, SOUP_MESSAGE_NO_REDIRECT);

@@ -69,8 +69,8 @@ on_gap (const EventsStream *stream, gint64 first, gint64 last, gboolean joined_m
       return;
     }
   if (first == last)
-    text = g_strdup_printf ("%s, incarnation %" G_GINT64_FORMAT ": batch %" G_GINT64_FORMAT " never came", shown, stream->incarnation,
-                            first);
+    text = g_strdup_printf ("%s, incarnation %" G_GINT64_FORMAT ": batch %" G_GINT64_FORMAT " never came", shown,
+                            stream->incarnation, first);
   else
     text = g_strdup_printf ("%s, incarnation %" G_GINT64_FORMAT ": batches %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT " never came",
                             shown, stream->incarnation, first, last);

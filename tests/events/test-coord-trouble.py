@@ -805,5 +805,38 @@ def pages_of_a_large_directory(folder):
         equal(coordinator.stop(), 0)
 
 
+@test
+def what_the_readme_shows(folder):
+    source = os.environ["LMT_SOURCE_DIR"]
+    with open(os.path.join(source, "README.md"), encoding="utf-8") as f:
+        section = f.read().partition("## Cache events")[2].partition("\n## ")[0]
+    shown = [line[4:] for line in section.split("\n") if line.startswith("    ")]
+    traces = [word for line in shown for word in line.split() if word.endswith(".lct")]
+    equal(len(traces), 2)
+    with Coordinator(folder=folder) as coordinator:
+        run = lmtrace("replay-events", *traces, "--coordinator-url", coordinator.url, cwd=source)
+        equal(run.code, 0, repr(run))
+        for line in run.text.splitlines():
+            true(line in shown or line.startswith("Replay duration"), line)
+        contains("".join(shown), coordinator.get("/directory/stats").body.decode())
+        for line in coordinator.errors.splitlines():
+            true(line in shown, line)
+        equal(coordinator.stop(), 0)
+        true(coordinator.out.split("http")[0] in "\n".join(shown), coordinator.out)
+
+
+@test
+def strict_keeps_views_equal(folder):
+    """A fence of a shared L1 pool's reporter (D11): 0.5.7's directory and usage differ, strict's don't."""
+    store = batch(instance="a", backend="cxl", shared=True, entries=[{"key": key("01"), "size_bytes": 5}])
+    again = batch(instance="a", incarnation=2, kind="access", backend="", entries=[])
+    for compat, stats_bytes in (("lmcache-0.5.7", 0), ("strict", 5)):
+        with Coordinator("--compat", compat, folder=folder) as coordinator:
+            equal(coordinator.post("/events", {"batches": [store, again]}).json["applied"], 2)
+            equal(coordinator.get("/directory/stats").json["l1_size_bytes"], stats_bytes, compat)
+            equal([m["used_bytes"] for m in coordinator.get("/instances/usage").json["shared_modules"]], [5], compat)
+            equal("shared L1 placements left the directory" in coordinator.errors, compat != "strict")
+
+
 if __name__ == "__main__":
     sys.exit(test.main())
