@@ -249,7 +249,6 @@ test_capture (void)
   LmtPack layout;
   char request[] = "request";
   g_autofree char *before = NULL;
-  g_autofree char *after = NULL;
 
   rig_begin (&rig, 1);
   make_layout (&layout);
