@@ -32,6 +32,8 @@ rounded (gsize bytes)
   return (bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
 }
 
+/* The one end of the process outside of main, as g_malloc() has it for small arrays: who grows a table (keys, their states) does
+ * so in the middle of a record, has taken the record's other effects already, and has no way to go on without the entry. */
 static void G_GNUC_NORETURN
 no_memory (gsize bytes)
 {

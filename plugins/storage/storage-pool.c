@@ -33,6 +33,9 @@ storage_pool_map (StoragePool *pool, const StorageConfig *config, GError **error
         g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--l1-size-gb: cannot map %s: %s", size, g_strerror (errno));
       return FALSE;
     }
+  /* What lies in one piece goes to a device in one piece. Only a wish: what was never touched takes no memory either way. */
+  if (!config->use_hugepages)
+    madvise (base, (gsize)bytes, MADV_HUGEPAGE);
   pool->base = base;
   pool->bytes = config->sm.size_bytes;
   pool->mapped_bytes = bytes;

@@ -5,6 +5,8 @@
 bench.py --peer PYTHON [--only WORD]   run through ./dev bench
 """
 import argparse
+import array
+import fcntl
 import json
 import os
 import shutil
@@ -191,6 +193,22 @@ def empty_files(folder):
             os.truncate(os.path.join(path, name), 0)
 
 
+def spread_folders(folder):
+    """Each folder made in it begins in a part of the disk of its own (ext4), not among what was deleted lately. FALSE: not here."""
+    fs_ioc_getflags, fs_ioc_setflags, top_folder = 0x80086601, 0x40086602, 0x00020000
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        flags = array.array("L", [0])
+        fcntl.ioctl(fd, fs_ioc_getflags, flags)
+        flags[0] |= top_folder
+        fcntl.ioctl(fd, fs_ioc_setflags, flags)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
 def l2_cell(tmp, size, count, depth, peer, rounds):
     """Rounds of all in turn, each beginning with another, so that all have their share of the device's good and bad moments.
     {who: [answer of each round]}"""
@@ -238,17 +256,18 @@ def l2_rows(label, cell, small):
 def bench_l2(tmp, peer):
     cost = json.loads(best([L2_BENCH, "core", "1000000"], 1)[1])["ns"]
     row("L2 core, null adapter, an object from submit to reap", f"{cost:.0f} ns", "-", "-", "<= 300 ns", cost <= 300)
-    memory = '{"type":"dram","max_size_gb":2}'
+    memory = '{"type":"dram","max_size_gb":2,"huge_pages":true}'
     answer = json.loads(run([L2_BENCH, memory, "1048576", "1024", "8", "nodrop"])[1])
-    copy = json.loads(run([L2_BENCH, "memcpy", "1048576"])[1])["mib_s"]
+    copy = json.loads(run([L2_BENCH, "memcpy", "1048576"])[1])
     for kind in ("store", "load"):
-        ratio = answer[kind]["mib_s"] / copy
-        row(f"dram, 1 MiB, {kind}", f"{answer[kind]['mib_s']:,.0f} MiB/s", f"memcpy {copy:,.0f}", f"{ratio:.2f} x", ">= 0.8 x", ratio >= 0.8)
+        ratio = answer[kind]["mib_s"] / copy[kind]
+        row(f"dram, huge_pages, 1 MiB, {kind}", f"{answer[kind]['mib_s']:,.0f} MiB/s", f"memcpy {copy[kind]:,.0f}", f"{ratio:.2f} x", ">= 0.8 x", ratio >= 0.8)
     if shutil.which("fio") is None:
         print("bench: no fio: the fs adapter is left out", file=sys.stderr)
         return
     if os.geteuid() != 0:
         print("bench: not root: the page cache isn't dropped before loads", file=sys.stderr)
+    spread_folders(tmp)
     for size, name, count in ((1 << 20, "1 MiB", 512), (131072, "128 KiB", 4096)):
         for depth in (1, 8, 32):
             n = count if depth > 1 else count // 4

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <lmtrace/lmt-pages.h>
+
 #include "kit-measure.h"
 
 static gboolean
@@ -105,28 +107,41 @@ bench_core (guint64 count)
   return 0;
 }
 
-/* As the adapters move objects: many places, so that no cache holds them all. */
+/* Best of five rounds of N copies between the objects' places and the few buffers in flight. */
+static double
+copy_rate (guint8 *many, guint n_many, guint8 *few, guint n_few, guint64 size, gboolean is_store)
+{
+  double best = 0;
+  for (guint round = 0; round < 5; round++)
+    {
+      gint64 start = lmt_clock_now (lmt_clock_real ());
+      for (guint i = 0; i < n_many; i++)
+        {
+          guint8 *place = many + i * size, *buffer = few + i % n_few * size;
+          memcpy (is_store ? place : buffer, is_store ? buffer : place, size);
+        }
+      best = MAX (best, (double)(size * n_many) / 1048576 * 1e9 / (double)(lmt_clock_now (lmt_clock_real ()) - start));
+    }
+  return best;
+}
+
+/* As an adapter in memory moves objects: between a few buffers and many places, so that no cache holds them all; huge pages on
+ * both sides. */
 static int
 bench_memcpy (guint64 size)
 {
   enum
   {
-    N = 512
+    MANY = 1024,
+    FEW = 8,
   };
-  guint8 *from = g_malloc (size * N), *to = g_malloc (size * N);
-  memset (from, 1, size * N);
-  memset (to, 2, size * N);
-  double best = 0;
-  for (guint round = 0; round < 5; round++)
-    {
-      gint64 start = lmt_clock_now (lmt_clock_real ());
-      for (guint i = 0; i < N; i++)
-        memcpy (to + i * size, from + i * size, size);
-      best = MAX (best, (double)(size * N) / 1048576 * 1e9 / (double)(lmt_clock_now (lmt_clock_real ()) - start));
-    }
-  printf ("{\"mib_s\": %.1f, \"last\": %u}\n", best, to[size * N - 1]);
-  g_free (from);
-  g_free (to);
+  guint8 *many = lmt_pages_resize (NULL, 0, size * MANY), *few = lmt_pages_resize (NULL, 0, size * FEW);
+  memset (many, 1, size * MANY);
+  memset (few, 2, size * FEW);
+  double store = copy_rate (many, MANY, few, FEW, size, TRUE), load = copy_rate (many, MANY, few, FEW, size, FALSE);
+  printf ("{\"store\": %.1f, \"load\": %.1f}\n", store, load);
+  lmt_pages_free (many, size * MANY);
+  lmt_pages_free (few, size * FEW);
   return 0;
 }
 

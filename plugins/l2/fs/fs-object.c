@@ -237,6 +237,8 @@ static int
 temp_link (Fs *fs, Temp *temp, int dir, const char *name)
 {
   char self[64];
+  if (fs->link_empty)
+    return linkat (temp->fd, "", dir, name, AT_EMPTY_PATH) == 0 ? 0 : errno;
   g_snprintf (self, sizeof self, "/proc/self/fd/%d", temp->fd);
   return linkat (AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }

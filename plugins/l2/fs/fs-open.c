@@ -236,7 +236,9 @@ probe_file (Fs *fs)
       char self[64], name[64];
       g_snprintf (self, sizeof self, "/proc/self/fd/%d", fd);
       fs_temp_name (fs, name, sizeof name);
-      fs->use_tmpfile = linkat (AT_FDCWD, self, fs->tmp_dir, name, AT_SYMLINK_FOLLOW) == 0;
+      /* The short way needs Linux 6.10 or a capability. */
+      fs->link_empty = linkat (fd, "", fs->tmp_dir, name, AT_EMPTY_PATH) == 0;
+      fs->use_tmpfile = fs->link_empty || linkat (AT_FDCWD, self, fs->tmp_dir, name, AT_SYMLINK_FOLLOW) == 0;
       unlinkat (fs->tmp_dir, name, 0);
       return fd;
     }
@@ -335,6 +337,9 @@ try_uring (Fs *fs, const char *engine)
     {
       fs->engine = &fs_engine_uring;
       fs->threads_write = strcmp (engine, "auto") == 0;
+      /* As many as the kernel would have working for the ring's writes. */
+      if (!fs->workers_asked)
+        fs->n_workers = MIN (fs->depth, CLAMP (4 * g_get_num_processors (), 8, 32));
       return NULL;
     }
   return g_strdup_printf ("io_uring: %s", refused->message);
@@ -376,6 +381,7 @@ take_config (Fs *fs, const FsConfig *config)
       = config->relative_tmp_dir != NULL && *config->relative_tmp_dir != '\0' ? g_strdup (config->relative_tmp_dir) : NULL;
   fs->depth = (guint32)config->depth;
   fs->n_workers = (guint32)(config->num_workers != 0 ? config->num_workers : MIN (config->depth, 16));
+  fs->workers_asked = config->num_workers != 0;
   fs_parse_mode (config->file_mode, &fs->mode);
   fs->sync = strcmp (config->sync, "none") == 0 ? FS_SYNC_NONE : strcmp (config->sync, "full") == 0 ? FS_SYNC_FULL : FS_SYNC_DATA;
   fs->padded_align = config->padded_align;

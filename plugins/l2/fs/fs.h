@@ -103,7 +103,8 @@ struct _Fs
   int lock;    /* holds the lock on dir, nothing else */
   int tmp_dir; /* where named temporary files lie; may equal dir */
   guint32 depth;
-  guint32 n_workers;
+  guint32 n_workers; /* at most */
+  gboolean workers_asked;
   guint32 mode;
   FsSync sync;
   guint32 name_max;
@@ -119,6 +120,7 @@ struct _Fs
   gboolean size_limited;  /* RLIMIT_FSIZE is set: writes may raise SIGXFSZ */
   atomic_int need_chmod;  /* files aren't born with `mode`: the umask or a default ACL takes from it */
   atomic_int use_tmpfile; /* O_TMPFILE and linkat of /proc/self/fd work here */
+  gboolean link_empty;    /* and linkat of the descriptor itself */
   atomic_int direct;      /* O_DIRECT, until it turns out not to work */
   guint64 direct_memory;  /* alignment of addresses, */
   guint64 direct_offset;  /* of offsets and lengths */
