@@ -278,10 +278,13 @@ look_at (Pass *pass, ReplayItem *item)
     }
   if (item->kind == REPLAY_BATCH)
     look_at_batch (pass, item);
-  else if (item->kind == REPLAY_STOP)
-    events_gate_depart (pass->gate, (LmtSpan){ (const guint8 *)instance->name, instance->name_len });
+  if (instance == NULL)
+    return;
+  LmtSpan name = { (const guint8 *)instance->name, instance->name_len };
+  if (item->kind == REPLAY_STOP)
+    events_gate_depart (pass->gate, name);
   else if (item->kind == REPLAY_START)
-    events_gate_register (pass->gate, (LmtSpan){ (const guint8 *)instance->name, instance->name_len });
+    events_gate_register (pass->gate, name);
 }
 
 /* -------- the pass -------- */

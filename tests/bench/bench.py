@@ -297,7 +297,7 @@ def bench_record(tmp, peer):
 
 
 def bench_events(tmp, peer):
-    events_bench.bench(tmp, peer, row, peer_json, rss_mib)
+    events_bench.bench(tmp, peer, row, rss_mib)
 
 
 def main():
