@@ -746,12 +746,14 @@ read_renames (ReplayFeed *feed, GError **error)
           g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--rename: expected OLD=NEW, found \"%s\"", texts[i]);
           return FALSE;
         }
-      char *old = g_strndup (texts[i], (gsize)(equals - texts[i]));
-      if (!g_hash_table_insert (feed->renames, old, g_strdup (equals + 1)))
+      g_autofree char *old = g_strndup (texts[i], (gsize)(equals - texts[i]));
+      if (g_hash_table_contains (feed->renames, old))
         {
-          g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--rename: expected each OLD once, found %s twice", old);
+          g_autofree char *shown = replay_clean (old, strlen (old), 256);
+          g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--rename: expected each OLD once, found %s twice", shown);
           return FALSE;
         }
+      g_hash_table_insert (feed->renames, g_steal_pointer (&old), g_strdup (equals + 1));
     }
   return TRUE;
 }

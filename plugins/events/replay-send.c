@@ -25,6 +25,7 @@ typedef struct
   GQueue outstanding;  /* ReplayJob, oldest first */
   guint next_lane;
   guint64 *dispatched; /* per file: number of the last record taken */
+  gboolean resumed_at_position;
   guint64 n_taken;
   guint64 acked_since;
   GString *line; /* of jsonl */
@@ -725,9 +726,10 @@ run_pass (Sender *sender, GError **error)
             break;
           send_item (sender, &item);
         }
-      /* A mark may not have been sent, when what stood before it failed. */
+      /* A mark may not have been sent, when what stood before it failed. What an earlier run had done stays done. */
       if (!sender->stopped)
-        sender->dispatched[item.file] = item.number;
+        sender->dispatched[item.file]
+            = sender->resumed_at_position ? MAX (sender->dispatched[item.file], item.number) : item.number;
     }
   if (got == 0 && !is_interrupted (sender))
     flush_all (sender);
@@ -810,6 +812,9 @@ sender_init (Sender *sender, const ReplayRun *run, ReplayOutcome *outcome)
   sender->spare = g_ptr_array_new ();
   g_queue_init (&sender->outstanding);
   sender->dispatched = g_new0 (guint64, n_files + 1);
+  for (guint i = 0; run->resume != NULL && i < n_files; i++)
+    sender->dispatched[i] = ((const ReplayPositionFile *)g_ptr_array_index (run->resume->files, i))->records_done;
+  sender->resumed_at_position = run->resume != NULL && !run->resume->from_streams;
   sender->line = g_string_new (NULL);
   sender->warned = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   sender->verbose = lmt_log_get_level () >= LMT_LOG_INFO;
@@ -868,6 +873,8 @@ replay_send (const ReplayRun *run, ReplayOutcome *outcome, GError **error)
     lmt_pacer_start (sender.pacer, sender.origin_ns);
   if (run->resume != NULL)
     resume (&sender);
+  /* A resume that could not even begin knows less than the position it came from: that one stays. */
+  const gboolean knows_place = !sender.stopped;
   gboolean ok = run_pass (&sender, error);
   /* What is under way still counts; a second signal cuts it short. */
   if (sender.lanes != NULL)
@@ -885,7 +892,7 @@ replay_send (const ReplayRun *run, ReplayOutcome *outcome, GError **error)
   outcome->duration_ns = now_ns () - sender.origin_ns;
   replay_progress_free (sender.progress);
   g_autoptr (GError) local = NULL;
-  if (run->position != NULL && !write_position (&sender, &local))
+  if (run->position != NULL && knows_place && !write_position (&sender, &local))
     warn (&sender, "position", "--position: %s", local->message);
   sender_clear (&sender);
   return ok;
