@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reading a checkpoint (events.md 11). The whole file is walked once as msgpack; then each section twice: first to see that it is
- * what it should be, then to take it over, so that a bad one leaves nothing behind and costs no other. What is reserved is as
- * large as what was found, not as what a number says.
+ * Reading a checkpoint (events.md 11). The whole file is walked once as msgpack and once to see where each section and its
+ * members lie; then each section twice: first to see that it is what it should be, then to take it over, so that a bad one leaves
+ * nothing behind and costs no other. What is reserved is as large as what was found, not as what a number says.
  */
 #include "events-views-private.h"
 
@@ -17,13 +17,14 @@ enum
 {
   HEAD = 12,
   TAKE_PART = 1 << 30, /* of one read() */
+  MEMBERS = 3,         /* of a section, at most */
 };
 
 /* One walk over a section. @take: FALSE while it is only looked at. */
 typedef struct
 {
   EventsViews *views;
-  LmtSpan section;
+  const LmtSpan *members; /* of the section, by their place in the table; data NULL: not there */
   LmtCursor in;
   gboolean take;
   GArray *offsets;
@@ -98,53 +99,22 @@ read_tier (Walk *walk, guint32 *tier)
   return LMT_SPAN_IS (text, "l1") || LMT_SPAN_IS (text, "l2") || wrong (walk, "tier l1 or l2");
 }
 
-/* The last of members of a name counts, as in any map of Python's; what else stands there is passed over. */
+/* To the elements of the section's member number @which, whose name is @name. */
 static gboolean
-find_member (LmtSpan map, const char *name, LmtSpan *found)
+enter_array (Walk *walk, guint which, const char *name, guint32 *n)
 {
-  LmtCursor in;
-  guint32 n;
-  gboolean any = FALSE;
-
-  lmt_cursor_init (&in, map);
-  if (!lmt_cursor_read_map (&in, &n))
-    return FALSE;
-  for (guint32 i = 0; i < n; i++)
-    {
-      LmtSpan text = { NULL, 0 }, value;
-      const gboolean is_text = lmt_cursor_read_str (&in, &text);
-      if ((!is_text && !lmt_cursor_skip (&in)) || !lmt_cursor_skip_span (&in, &value))
-        return any;
-      if (!is_text || !lmt_span_equal_str (text, name, strlen (name)))
-        continue;
-      *found = value;
-      any = TRUE;
-    }
-  return any;
-}
-
-/* To the elements of the section's member @name. */
-static gboolean
-enter_array (Walk *walk, const char *name, guint32 *n)
-{
-  LmtSpan value;
-
-  if (find_member (walk->section, name, &value))
-    lmt_cursor_init (&walk->in, value);
-  else
+  if (walk->members[which].data == NULL)
     return wrong (walk, name);
+  lmt_cursor_init (&walk->in, walk->members[which]);
   return lmt_cursor_read_array (&walk->in, n) || wrong (walk, "an array");
 }
 
 static gboolean
-enter_map (Walk *walk, const char *name, guint32 *n)
+enter_map (Walk *walk, guint which, const char *name, guint32 *n)
 {
-  LmtSpan value;
-
-  if (find_member (walk->section, name, &value))
-    lmt_cursor_init (&walk->in, value);
-  else
+  if (walk->members[which].data == NULL)
     return wrong (walk, name);
+  lmt_cursor_init (&walk->in, walk->members[which]);
   return lmt_cursor_read_map (&walk->in, n) || wrong (walk, "a map");
 }
 
@@ -209,7 +179,8 @@ walk_cursors (Walk *walk)
 {
   guint32 n;
 
-  if (!enter_map (walk, "cursors", &n) || !fits (walk, n, walk->views->config.max_instances, "no more instances than the limit"))
+  if (!enter_map (walk, 0, "cursors", &n)
+      || !fits (walk, n, walk->views->config.max_instances, "no more instances than the limit"))
     return FALSE;
   for (guint32 i = 0; i < n; i++)
     if (!walk_cursor (walk))
@@ -242,7 +213,7 @@ walk_own (Walk *walk)
 {
   guint32 n;
 
-  if (!enter_array (walk, "streams", &n)
+  if (!enter_array (walk, 0, "streams", &n)
       || !fits (walk, n, walk->views->config.max_instances, "no more instances than the limit"))
     return FALSE;
   for (guint32 i = 0; i < n; i++)
@@ -431,7 +402,7 @@ walk_directory (Walk *walk)
 {
   guint32 n;
 
-  if (!enter_array (walk, "keys", &n) || !fits (walk, n, walk->views->config.max_keys, "no more keys than the limit"))
+  if (!enter_array (walk, 0, "keys", &n) || !fits (walk, n, walk->views->config.max_keys, "no more keys than the limit"))
     return FALSE;
   walk->n_keys = n;
   if (walk->take)
@@ -439,12 +410,12 @@ walk_directory (Walk *walk)
   for (guint32 i = 0; i < n; i++)
     if (!walk_directory_key (walk, i))
       return FALSE;
-  if (!enter_array (walk, "bindings", &n))
+  if (!enter_array (walk, 1, "bindings", &n))
     return FALSE;
   for (guint32 i = 0; i < n; i++)
     if (!walk_binding (walk))
       return FALSE;
-  if (!enter_map (walk, "l1_keys_by_instance", &n))
+  if (!enter_map (walk, 2, "l1_keys_by_instance", &n))
     return FALSE;
   for (guint32 i = 0; i < n; i++)
     if (!walk_index (walk))
@@ -512,7 +483,7 @@ walk_usage (Walk *walk)
 {
   guint32 n;
 
-  if (!enter_array (walk, "placements", &n))
+  if (!enter_array (walk, 0, "placements", &n))
     return FALSE;
   for (guint32 i = 0; i < n; i++)
     if (!walk_usage_row (walk))
@@ -553,7 +524,7 @@ walk_declarations (Walk *walk)
 {
   guint32 n;
 
-  if (!enter_array (walk, "declarations", &n)
+  if (!enter_array (walk, 0, "declarations", &n)
       || !fits (walk, n, walk->views->config.max_instances, "no more instances than the limit"))
     return FALSE;
   for (guint32 i = 0; i < n; i++)
@@ -589,7 +560,7 @@ walk_lru (Walk *walk)
 {
   guint32 n;
 
-  if (!enter_map (walk, "buckets", &n))
+  if (!enter_map (walk, 0, "buckets", &n))
     return FALSE;
   for (guint32 i = 0; i < n; i++)
     if (!walk_bucket (walk))
@@ -602,7 +573,7 @@ walk_offsets (Walk *walk)
 {
   guint32 n;
 
-  if (!enter_array (walk, "offsets", &n))
+  if (!enter_array (walk, 0, "offsets", &n))
     return FALSE;
   for (guint32 i = 0; i < n; i++)
     {
@@ -626,16 +597,76 @@ walk_offsets (Walk *walk)
 /* ---- the file ---- */
 
 /* Applied in this order: usage and LRU go by the directory's keys, our own section by the cursors. */
-static const struct
+typedef struct
 {
   const char *name;
   gboolean (*walk) (Walk *walk);
-} sections[] = {
-  { "stream_cursors", walk_cursors },        { "lmtrace", walk_own },
-  { "key_directory", walk_directory },       { "cache_usage", walk_usage },
-  { "server_config", walk_declarations },    { "lru_order", walk_lru },
-  { "kafka_stream_position", walk_offsets },
+  const char *members[MEMBERS];
+} Section;
+
+static const Section sections[] = {
+  { "stream_cursors", walk_cursors, { "cursors" } },
+  { "lmtrace", walk_own, { "streams" } },
+  { "key_directory", walk_directory, { "keys", "bindings", "l1_keys_by_instance" } },
+  { "cache_usage", walk_usage, { "placements" } },
+  { "server_config", walk_declarations, { "declarations" } },
+  { "lru_order", walk_lru, { "buckets" } },
+  { "kafka_stream_position", walk_offsets, { "offsets" } },
 };
+
+/* Where a section of the file lies, and what is looked for in it. */
+typedef struct
+{
+  LmtSpan value; /* data NULL: not there */
+  LmtSpan members[MEMBERS];
+} Found;
+
+/* The last of members of a name counts, as in any map of Python's; what else stands there is passed over. */
+static gboolean
+find_members (LmtCursor *in, const Section *section, Found *found)
+{
+  guint32 n;
+
+  *found = (Found){ .value = { in->pos, 0 } };
+  if (!lmt_cursor_read_map (in, &n))
+    return lmt_cursor_skip_span (in, &found->value);
+  for (guint32 i = 0; i < n; i++)
+    {
+      LmtSpan text = { NULL, 0 }, value;
+      const gboolean is_text = lmt_cursor_read_str (in, &text);
+      if ((!is_text && !lmt_cursor_skip (in)) || !lmt_cursor_skip_span (in, &value))
+        return FALSE;
+      for (guint m = 0; is_text && m < MEMBERS && section->members[m] != NULL; m++)
+        if (lmt_span_equal_str (text, section->members[m], strlen (section->members[m])))
+          found->members[m] = value;
+    }
+  found->value.len = (gsize)(in->pos - found->value.data);
+  return TRUE;
+}
+
+static gboolean
+find_sections (LmtSpan map, Found found[G_N_ELEMENTS (sections)])
+{
+  LmtCursor in;
+  guint32 n;
+
+  lmt_cursor_init (&in, map);
+  if (!lmt_cursor_read_map (&in, &n))
+    return FALSE;
+  for (guint32 i = 0; i < n; i++)
+    {
+      LmtSpan text = { NULL, 0 };
+      const gboolean is_text = lmt_cursor_read_str (&in, &text);
+      guint s = 0;
+      if (!is_text && !lmt_cursor_skip (&in))
+        return FALSE;
+      while (s < G_N_ELEMENTS (sections) && !(is_text && lmt_span_equal_str (text, sections[s].name, strlen (sections[s].name))))
+        s++;
+      if (s < G_N_ELEMENTS (sections) ? !find_members (&in, &sections[s], &found[s]) : !lmt_cursor_skip (&in))
+        return FALSE;
+    }
+  return TRUE;
+}
 
 static void add_note (GString *note, const char *format, ...) G_GNUC_PRINTF (2, 3);
 static void
@@ -651,9 +682,10 @@ add_note (GString *note, const char *format, ...)
 }
 
 static gboolean
-restore_section (EventsViews *views, GArray *offsets, LmtSpan value, guint which, GString *note)
+restore_section (EventsViews *views, GArray *offsets, const Found *found, guint which, GString *note)
 {
-  Walk walk = { .views = views, .offsets = offsets, .section = value };
+  const LmtSpan value = found->value;
+  Walk walk = { .views = views, .offsets = offsets, .members = found->members };
 
   for (guint pass = 0; pass < 2; pass++)
     {
@@ -707,17 +739,15 @@ gboolean
 events_checkpoint_load (EventsViews *views, GArray *offsets, LmtSpan file, char **note)
 {
   GString *text = g_string_new (NULL);
+  Found found[G_N_ELEMENTS (sections)] = { 0 };
   guint taken = 0;
 
   if (views->num_keys > 0 || views->items.n > 1 || events_gate_n_streams (views->gate) > 0)
     add_note (text, "the views aren't empty");
-  else if (check_file (file, text))
+  else if (check_file (file, text) && find_sections ((LmtSpan){ file.data + HEAD, file.len - HEAD }, found))
     for (guint i = 0; i < G_N_ELEMENTS (sections); i++)
-      {
-        LmtSpan value;
-        if (find_member ((LmtSpan){ file.data + HEAD, file.len - HEAD }, sections[i].name, &value))
-          taken += restore_section (views, offsets, value, i, text);
-      }
+      if (found[i].value.data != NULL)
+        taken += restore_section (views, offsets, &found[i], i, text);
   if (taken == 0 && text->len == 0)
     add_note (text, "no section that is known here");
   *note = g_string_free (text, text->len == 0);
