@@ -222,11 +222,18 @@ temp_open (Fs *fs, FsWorker *worker, Temp *temp)
   return temp->fd >= 0 ? 0 : errno;
 }
 
-static void
-temp_drop (Fs *fs, Temp *temp)
+void
+fs_worker_tidy (FsWorker *worker)
 {
-  if (temp->fd >= 0)
-    close (temp->fd);
+  if (worker->to_close > 0)
+    close (worker->to_close - 1);
+  worker->to_close = 0;
+}
+
+static void
+temp_drop (Fs *fs, FsWorker *worker, Temp *temp)
+{
+  worker->to_close = temp->fd + 1;
   temp->fd = -1;
   if (temp->name[0] != '\0')
     unlinkat (fs->tmp_dir, temp->name, 0);
@@ -433,7 +440,10 @@ store (Fs *fs, FsWorker *worker, LmtL2Io *io)
     }
   else
     fs_fail (fs, io, error, what);
-  temp_drop (fs, &temp);
+  temp_drop (fs, worker, &temp);
+  /* What didn't become an object gives its space back before anybody hears of it. */
+  if (io->code != LMT_L2_OK)
+    fs_worker_tidy (worker);
 }
 
 /* -------- load -------- */

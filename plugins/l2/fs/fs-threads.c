@@ -99,6 +99,12 @@ pool_run (void *data)
       fs_perform (pool->fs, &worker, io);
       pthread_mutex_lock (&pool->mutex);
       add_done (pool, io);
+      if (worker.to_close > 0)
+        {
+          pthread_mutex_unlock (&pool->mutex);
+          fs_worker_tidy (&worker);
+          pthread_mutex_lock (&pool->mutex);
+        }
     }
   pthread_mutex_unlock (&pool->mutex);
   fs_worker_clear (&worker);
@@ -294,6 +300,7 @@ sync_submit (gpointer engine, LmtL2Io *io)
   if (!sync->fs->size_limited)
     {
       fs_perform (sync->fs, &sync->worker, io);
+      fs_worker_tidy (&sync->worker);
       return LMT_L2_SUBMIT_DONE;
     }
   /* On a thread that isn't ours: the signal of a write over RLIMIT_FSIZE is held and taken away. */
@@ -303,6 +310,7 @@ sync_submit (gpointer engine, LmtL2Io *io)
   sigaddset (&block, SIGXFSZ);
   pthread_sigmask (SIG_BLOCK, &block, &before);
   fs_perform (sync->fs, &sync->worker, io);
+  fs_worker_tidy (&sync->worker);
   if (!sigismember (&before, SIGXFSZ))
     while (sigtimedwait (&block, NULL, &now) > 0)
       ;

@@ -64,6 +64,7 @@ typedef struct
   int spare;    /* file without a name opened ahead, + 1 */
   gboolean spare_direct;
   gboolean stored; /* its last operation was a store */
+  int to_close;    /* descriptor of the last operation, + 1: closed by fs_worker_tidy(), when nobody waits any more */
 } FsWorker;
 
 enum
@@ -197,6 +198,7 @@ fs_create_mode (Fs *fs)
   return atomic_load (&fs->need_chmod) ? 0600 : fs->mode;
 }
 void fs_worker_clear (FsWorker *worker);
+void fs_worker_tidy (FsWorker *worker); /* after each fs_perform() */
 /* A file opened ahead of the next store: only between operations, on the worker's own thread. */
 gboolean fs_worker_wants_spare (Fs *fs, const FsWorker *worker);
 void fs_worker_open_spare (Fs *fs, FsWorker *worker);
