@@ -13,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cli"))
-from lib import DATA, LMTRACE, Tests, contains, end, environment, equal, lmtrace, start, true
+from lib import DATA, LMTRACE, Skip, Tests, contains, end, environment, equal, lmtrace, start, true
 
 EVENTS = os.path.join(DATA, "events")
 LARGE = ["large_%d.lct.gz" % i for i in range(4)]
@@ -248,6 +248,21 @@ def token_and_socket(folder):
         equal(replay(coordinator, *FLEET, "--token-file", token).code, 0)
         run = lmtrace("replay-events", "single.lct", "--rename-prefix", "u-", "--coordinator-url", "unix:" + path, "--token-file", token, cwd=EVENTS)
         equal(run.code, 0, repr(run))
+
+
+@test
+def tls(folder):
+    key, cert = os.path.join(folder, "key.pem"), os.path.join(folder, "cert.pem")
+    try:
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=IP:127.0.0.1"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    except FileNotFoundError:
+        raise Skip("openssl") from None
+    with Coordinator("--tls-cert", cert, "--tls-key", key) as coordinator:
+        run = replay(coordinator, "single.lct")
+        equal(run.code, 1, repr(run))
+        contains(run.errors, "certificate")
+        equal(replay(coordinator, "single.lct", "--ca-file", cert).code, 0)
 
 
 @test
