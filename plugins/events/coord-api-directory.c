@@ -282,7 +282,7 @@ coord_api_blend (Coord *coord, CoordRequest *request)
     }
   events_problems_clear (&problems);
   g_string_append (request->out, "{\"matches\":[");
-  if (len > 0 && coord->config->enable_blend_lookup)
+  if (bytes != NULL && len > 0 && coord->config->enable_blend_lookup)
     {
       guint32 *tokens = events_arena_alloc (coord->arena, len);
       if (tokens == NULL)

@@ -500,6 +500,8 @@ on_request (SoupServer *soup, SoupServerMessage *message, const char *path, GHas
   if (conn == NULL)
     return;
   conn_drop_request (conn);
+  if (conn->body == NULL)
+    conn->body = g_byte_array_new ();
   request = &conn->request;
   coord_request_init (request);
   conn->in_request = TRUE;
@@ -510,7 +512,10 @@ on_request (SoupServer *soup, SoupServerMessage *message, const char *path, GHas
   request->scheme = server->certificate != NULL ? "https" : "http";
   request->authority = soup_message_headers_get_one (headers, "Host");
   if (request->authority == NULL)
-    request->authority = authority = g_strdup_printf ("%s:%d", g_uri_get_host (uri), g_uri_get_port (uri));
+    {
+      authority = g_strdup_printf ("%s:%d", g_uri_get_host (uri), g_uri_get_port (uri));
+      request->authority = authority;
+    }
   request->body = (const char *)conn->body->data;
   request->body_len = conn->body->len;
   request->done = on_deferred_done;
