@@ -8,7 +8,7 @@
 G_BEGIN_DECLS
 
 /**
- * LmtPack: writes msgpack, always the shortest form, as LMCache's encoder (msgspec) writes it. Border struct: append only.
+ * LmtPack: writes msgpack, always the shortest form, as LMCache's encoder (msgspec) writes it. Border struct: never grows.
  * @data, @len: what was written so far
  * @max: bytes there is room for
  * @failed: not 0: something didn't fit or was refused; what was written is of no use

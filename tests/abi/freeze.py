@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Everything that crosses the border by pointer or by value, handed over or handed out.
 STRUCTS = """LmtPluginDescriptor LmtLevelOps LmtHandlerOps LmtCodecOps LmtL2Ops LmtCommandOps LmtOption LmtCommandContext LmtReplayEnv
 LmtOutcome LmtInfoOut LmtL2Io LmtL2Key LmtL2Host LmtL2Info LmtKeyFields LmtRecord LmtSpan LmtFault LmtCursor LmtToken LmtClock
-LmtHeaderFields LmtReaderStats""".split()
+LmtHeaderFields LmtReaderStats LmtPack LmtTraceCall LmtTraceLevel LmtTraceTime LmtTraceValue LmtRecorderParams LmtRecorderStats""".split()
 
 
 def bodies(text):

@@ -9,6 +9,15 @@
 G_BEGIN_DECLS
 
 /**
+ * SECTION: a pull reader over one span of msgpack: checks bounds, element counts against the bytes left, and nesting before
+ * anything is believed. Threads: one per cursor; it owns nothing and allocates nothing. Lifetime: spans it hands out are of the
+ * bytes it was given. Errors: FALSE, the cursor stays where it was; the caller fills an LmtFault. Source: the msgpack
+ * specification.
+ *
+ * Since: 0.1
+ */
+
+/**
  * LMT_CURSOR_MAX_DEPTH:
  *
  * Nesting the reader takes (LMCache's own gives up at about 900; the format asks for at least 128). Never recursion.

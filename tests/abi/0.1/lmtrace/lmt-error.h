@@ -9,7 +9,7 @@ G_BEGIN_DECLS
  * LMT_ERROR:
  *
  * Error domain of core and of levels. Messages read `file: where: what: expected X, found Y`; each caller prefixes only
- * what it alone knows. Codes are only ever appended.
+ * what it alone knows. Codes are only ever appended. Threads: any, everywhere in this header.
  *
  * Since: 0.1
  */

@@ -6,6 +6,13 @@
 G_BEGIN_DECLS
 
 /**
+ * SECTION: eviction policies. Threads: one per LmtEvict. Lifetime: arrays of keys are read during the call. Source: LMCache
+ * 0.5.6, eviction policies LRU, ARC, IsolatedLRU and noop.
+ *
+ * Since: 0.1
+ */
+
+/**
  * LmtEvict: one eviction policy (storage-manager.md 9) over opaque handles. Used by the manager for L1 and L2 and by the adapter
  * check. A handle is a dense number (LmtKey.id); state is arrays indexed by it, so no hash, no allocation per call once warm.
  * Lists are processed back to front, except removed. Deterministic; no thread, no clock.

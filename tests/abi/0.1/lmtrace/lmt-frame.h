@@ -6,6 +6,13 @@
 G_BEGIN_DECLS
 
 /**
+ * SECTION: what a trace file is made of: spans of bytes and frames. No state: any thread.
+ * Source: LMCache trace format version 1, framing.
+ *
+ * Since: 0.1
+ */
+
+/**
  * LmtSpan:
  *
  * Bytes somebody else owns. Until when they live, the function that hands them out says.

@@ -6,6 +6,13 @@
 
 G_BEGIN_DECLS
 
+/**
+ * SECTION: headers of traces. Threads: any may read and hold a reference; getters hand out what lives as long as the header.
+ * Errors: LMT_ERROR (CORRUPT, VERSION).
+ *
+ * Since: 0.1
+ */
+
 typedef struct _LmtHeader LmtHeader;
 
 /**

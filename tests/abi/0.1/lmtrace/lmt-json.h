@@ -6,8 +6,16 @@
 G_BEGIN_DECLS
 
 /**
- * Exact JSON: integers stay integers (to 2^64-1), members keep their order, repeated members are seen, floats print as the
- * shortest text that reads back (cli.md 1.4), non-ASCII as \uXXXX, NaN and infinity never leave (null instead).
+ * SECTION: exact JSON: integers stay integers (to 2^64-1), members keep their order, repeated members are seen, floats print as
+ * the shortest text that reads back (`1.0`, `0.1`, `1e+16`: as Python's json and LMCache's reports have them), non-ASCII as
+ * \uXXXX, NaN and infinity never leave (null instead).
+ *
+ * Threads: a parsed value is never changed, so any number may read it; a writer belongs to one. Lifetime: everything a get
+ * returns is borrowed and lives until lmt_json_free() of the root. Asking a value for what it is not (get_int of a string, an
+ * element beyond the end) is a caller's mistake and answers 0, "" or NULL: look at lmt_json_get_type() first. Errors: LMT_ERROR,
+ * LMT_ERROR_JSON. Source: RFC 8259; text forms of floats and escapes: Python 3's json.dumps.
+ *
+ * Since: 0.1
  */
 typedef enum
 {
@@ -25,16 +33,25 @@ typedef struct _LmtJson LmtJson;
 
 /**
  * lmt_json_parse:
- * Returns: (transfer full): the value; nesting above 128, trailing text, NaN and the like are errors with line and column
+ * @text: UTF-8; needs no NUL at its end if @len is given
+ * @len: bytes, or -1: up to the NUL
+ *
+ * Returns: (transfer full): the value, independent of @text; NULL: LMT_ERROR_JSON `line L column C: …`. Nesting above 128,
+ * trailing text, bytes that are no UTF-8, NaN and the like are errors. Memory is a small multiple of @len, whatever the text
+ * says.
+ *
+ * Since: 0.1
  */
 LmtJson *lmt_json_parse (const char *text, gssize len, GError **error);
 void lmt_json_free (LmtJson *json);
 LmtJsonType lmt_json_get_type (const LmtJson *json);
 const char *lmt_json_type_name (const LmtJson *json); /* "a string", "an object" … for messages */
+/* Of the type asked for; see above for others. */
 gboolean lmt_json_get_bool (const LmtJson *json);
 gint64 lmt_json_get_int (const LmtJson *json);
 guint64 lmt_json_get_uint (const LmtJson *json);
 double lmt_json_get_double (const LmtJson *json); /* of any number */
+/* Decoded UTF-8 with a NUL behind it. It may hold others (\u0000): the length tells. */
 const char *lmt_json_get_string (const LmtJson *json);
 gsize lmt_json_get_string_len (const LmtJson *json);
 guint lmt_json_get_length (const LmtJson *json); /* elements or members */
@@ -57,7 +74,11 @@ typedef enum
 char *lmt_json_to_text (const LmtJson *json, LmtJsonStyle style, gboolean sort_keys);
 
 /**
- * LmtJsonWriter: streams one value into a GString. Calls that don't fit the nesting are a caller's mistake.
+ * LmtJsonWriter: streams one value into a GString. Calls that don't fit the nesting (a value without a key in an object, an end
+ * too many) are a caller's mistake. @out stays the caller's, outlives the writer, and is complete once the writer is freed. A
+ * writer that was handed to you (LmtInfoOut.json) is inside an object: write keys and values, close what you opened.
+ *
+ * Since: 0.1
  */
 typedef struct _LmtJsonWriter LmtJsonWriter;
 LmtJsonWriter *lmt_json_writer_new (GString *out, LmtJsonStyle style);

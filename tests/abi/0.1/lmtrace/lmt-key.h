@@ -6,8 +6,24 @@
 G_BEGIN_DECLS
 
 /**
- * LmtKeyFields: the five fields of an object key, all part of its identity (storage-manager.md 1). Border struct: append only.
- * Not NUL-terminated unless said; the bytes belong to whoever made it.
+ * SECTION: object keys: the five fields, their texts, and a table in which each key is one pointer.
+ *
+ * Threads: the functions over LmtKeyFields and LmtKeyOwned: any, also of a plugin's own. LmtKeyTable and everything it handed
+ * out: one at a time. Source: LMCache 0.5.6, ObjectKey: kv_rank is world_size<<24 | rank<<16 | local_world_size<<8 | local_rank
+ * by convention and unchecked; hash 32 bytes in practice; model without "@"; salt of at most 128 characters without "@", "/",
+ * backslash, NUL; group since 0.4.7.
+ *
+ * Since: 0.1
+ */
+
+/**
+ * LmtKeyFields: the five fields of an object key; two keys are the same object only if all are equal. Border struct: append only.
+ * @group: object_group_id. @rank: kv_rank. @hash: bytes, any number, also none. @model, @salt: UTF-8, may be empty
+ * @struct_size: of this struct as its maker knows it
+ *
+ * Not NUL-terminated unless said; the bytes belong to whoever made it. lmt_key_fields_equal() (lmt-l2.h) compares.
+ *
+ * Since: 0.1
  */
 typedef struct
 {
@@ -23,7 +39,8 @@ typedef struct
   guint32 reserved;
 } LmtKeyFields;
 
-/* NULL if the fields make a key, else which rule they break: `model_name contains @`, `cache_salt contains /`, … (static) */
+/* (transfer none) (nullable): NULL if the fields make a key, else which rule they break: `model_name contains @`, `cache_salt
+ * contains /`, … (static) */
 const char *lmt_key_fields_check (const LmtKeyFields *fields);
 
 /**
@@ -48,8 +65,9 @@ struct _LmtKey
 };
 
 /**
- * LmtKeyTable: not thread-safe; one per replay, shared by manager and L2 layer. Entries come from slabs that are reused, the
- * table grows by doubling: a warm working set allocates nothing.
+ * LmtKeyTable: interns keys. Plugins of the L2 border never need it: their keys come ready-made. Not thread-safe; one per replay,
+ * shared by manager and L2 layer. Entries come from slabs that are reused, the table grows by doubling: a warm working set
+ * allocates nothing.
  */
 typedef struct _LmtKeyTable LmtKeyTable;
 LmtKeyTable *lmt_key_table_new (void);
@@ -88,10 +106,13 @@ lmt_key_unref (LmtKeyTable *table, LmtKey *key)
     lmt_key_release (table, key);
 }
 
-/* MODEL@RANK@GROUP@HASH[@SALT] (l2-adapters.md 1); made once, lives as long as the key. */
+/* MODEL@RANK@GROUP@HASH[@SALT]: rank and group in lower-case hexadecimal, rank filled with 0 to 8 digits, hash in lower-case
+ * hexadecimal; UTF-8, nothing escaped, one-to-one with the key. Made at the first call, NUL-terminated, lives as long as the
+ * key. Source: LMCache's wire keys (resp, valkey, s3). */
 const char *lmt_key_wire (LmtKey *key);
 guint32 lmt_key_wire_len (LmtKey *key);
-/* The fs name: '/' of the model as -SEP-, 0x in front of RANK, `.data` behind. */
+/* The fs name: '/' of the model as -SEP-, 0x in front of RANK, `.data` behind. Not one-to-one: `a/b` and `a-SEP-b` share it. The
+ * same lifetime. Source: LMCache's fs adapter, 0.4.7 and later. */
 const char *lmt_key_file (LmtKey *key);
 guint32 lmt_key_file_len (LmtKey *key);
 
@@ -99,7 +120,10 @@ guint32 lmt_key_file_len (LmtKey *key);
 void lmt_key_fields_wire (const LmtKeyFields *fields, GString *out);
 void lmt_key_fields_file (const LmtKeyFields *fields, GString *out);
 /**
- * LmtKeyOwned: fields with storage of their own, as decoded from a text.
+ * LmtKeyOwned: fields with storage of their own, as decoded from a text. @fields points into the other members: don't copy the
+ * struct and clear the first. Uninitialised memory is fine as an (out) argument.
+ *
+ * Since: 0.1
  */
 typedef struct
 {
@@ -108,9 +132,19 @@ typedef struct
   char *model;
   char *salt;
 } LmtKeyOwned;
-void lmt_key_owned_clear (LmtKeyOwned *owned);
-/* FALSE: not a name encode would give (foreign). Decodes, encodes again, compares (l2-adapters.md 5.4). */
+void lmt_key_owned_clear (LmtKeyOwned *owned); /* after a TRUE only, or on zeroed memory */
+/**
+ * lmt_key_from_wire:
+ * @owned: (out): set on TRUE, then to be cleared; on FALSE nothing is to be freed
+ *
+ * The key of a text that lmt_key_fields_wire() would give: decodes, encodes again, compares. For `scan` of adapters that name
+ * their objects so. Returns: FALSE: a foreign name (upper-case digits, missing zeros, fields too many); no error, leave it alone.
+ * Any thread.
+ *
+ * Since: 0.1
+ */
 gboolean lmt_key_from_wire (const char *wire, gsize len, LmtKeyOwned *owned);
+/* The same of file names; -SEP- becomes "/". Since: 0.1 */
 gboolean lmt_key_from_file (const char *name, gsize len, LmtKeyOwned *owned);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LmtKeyTable, lmt_key_table_free)

@@ -10,10 +10,23 @@
 G_BEGIN_DECLS
 
 /**
- * LmtL2Config: one `--l2-adapter` argument, read and checked, nothing opened. l2-adapters.md 3.
+ * SECTION: the other side of the border: an adapter as the manager, a test or a tool sees it. Tasks of many keys go in, each
+ * comes back once with a code per key; the layer owns ids, repeated keys, locks, usage, capacity, order of operations on a key,
+ * events, bounded depth and the drain. Authors of adapters don't call it; check-adapter does.
+ *
+ * Threads: one at a time per LmtL2, and one LmtKeyTable per LmtL2 or all of them on one thread. Only the plugin below may have
+ * threads. Errors: LMT_ERROR_OPTION for a configuration (`--l2-adapter #1 ('fs'): …`), LMT_L2_ERROR from the plugin's open. Cost:
+ * no allocation per operation once warm, no lock. Source: contract of LMCache's L2 adapters, store_listener events included.
+ *
+ * Since: 0.1
+ */
+
+/**
+ * LmtL2Config: one `--l2-adapter` argument, read and checked, nothing opened. One owner; what its getters return lives as long.
  */
 typedef struct _LmtL2Config LmtL2Config;
 
+/* `"eviction"` of the argument. @set: FALSE: there is none. @watermark, @ratio: shares, above 0 to 1 */
 typedef struct
 {
   gboolean set;
@@ -24,7 +37,14 @@ typedef struct
 
 /**
  * lmt_l2_config_parse:
+ * @registry: loads the plugin that offers the type, if need be; referenced as long as the configuration lives
+ * @json: text of the whole object, copied
  * @number: from 1, for messages: `--l2-adapter #1 ('fs'): …`
+ *
+ * Returns: (transfer full): NULL with @error: LMT_ERROR_OPTION or LMT_ERROR_NO_ADAPTER, fit for the user as it is. Calls the
+ * plugin's `check`, nothing else of it.
+ *
+ * Since: 0.1
  */
 LmtL2Config *lmt_l2_config_parse (LmtRegistry *registry, const char *json, guint number, GError **error);
 void lmt_l2_config_free (LmtL2Config *config);
@@ -52,6 +72,7 @@ const LmtL2Ops *lmt_l2_config_get_ops (const LmtL2Config *config);
  */
 typedef struct _LmtL2 LmtL2;
 
+/* What lmt_l2_open() is given; borrowed until lmt_l2_free(). */
 typedef struct
 {
   guint32 struct_size;
@@ -82,9 +103,14 @@ void lmt_l2_free (LmtL2 *l2);
 /**
  * LmtL2Task: a batch of object operations; the caller's memory until it is handed back. n keys; a key named twice is one
  * operation.
- * @buffers: STORE, LOAD: address per key (NULL array: sizes only). @sizes: STORE, LOAD: bytes; LOOKUP: expected bytes or 0, or
- * NULL out: @codes per key (LmtL2Code; OK and PRESENT are bits set), @bytes newly written or loaded, @done_ns The layer keeps no
- * reference on keys: the caller holds them.
+ * @kind: LmtL2Kind. @n: keys, also 0. @keys: of the table in LmtL2Params; the layer keeps no reference: the caller holds them
+ * @buffers: STORE, LOAD: address per key; NULL array: sizes only. Lent until the task is back
+ * @sizes: STORE, LOAD: bytes; LOOKUP: expected bytes or 0, or a NULL array
+ * @codes: (out): per key an LmtL2Code; OK and PRESENT are bits set
+ * @bytes: (out): newly written or loaded. @n_ok: (out): bits set
+ * @submit_ns, @done_ns: (out): clock of LmtL2Params
+ *
+ * Since: 0.1
  */
 typedef struct _LmtL2Task LmtL2Task;
 struct _LmtL2Task
@@ -110,6 +136,7 @@ struct _LmtL2Task
 
 /* FALSE: refused with a code (closed, n keys without buffers). An accepted task comes back exactly once. */
 gboolean lmt_l2_submit (LmtL2 *l2, LmtL2Task *task, LmtL2Code *refused);
+/* Behind a burst of submits: the adapter enters the kernel once, wakes its workers once. Without it nothing may ever start. */
 void lmt_l2_flush (LmtL2 *l2);
 /* Next finished task in the order in which they finished, or NULL. Its events were given just before. Never blocks. */
 LmtL2Task *lmt_l2_reap (LmtL2 *l2);
@@ -139,9 +166,13 @@ typedef enum
 } LmtL2EventKind;
 /* In key order, one event a task. STORED: newly written only. */
 typedef void (*LmtL2EventFunc) (gpointer data, LmtL2EventKind kind, LmtKey *const *keys, const guint64 *sizes, guint n);
+/* Called on the driving thread, inside reap and take, before the task is handed back; may not call the layer. One func; NULL:
+ * none. What open found is told to the first one at once. Arrays live for the call. */
 void lmt_l2_set_event_func (LmtL2 *l2, LmtL2EventFunc func, gpointer data);
 
-int lmt_l2_get_fd (LmtL2 *l2);           /* -1: poll by reap */
+/* What a loop waits for before it reaps again: the descriptor is readable, or the time (host clock) has come. With neither (-1
+ * both) and something outstanding: reap each turn. */
+int lmt_l2_get_fd (LmtL2 *l2);           /* -1: none */
 gint64 lmt_l2_next_due_ns (LmtL2 *l2);   /* -1: none */
 guint lmt_l2_in_flight (LmtL2 *l2);      /* ios with the plugin */
 guint lmt_l2_outstanding (LmtL2 *l2);    /* tasks not handed back */
@@ -154,11 +185,12 @@ const char *lmt_l2_get_type_name (LmtL2 *l2);
 const LmtL2Eviction *lmt_l2_get_eviction (LmtL2 *l2);
 /* Keys the adapter is known to hold, with size. */
 void lmt_l2_foreach (LmtL2 *l2, void (*func) (LmtKey *key, guint64 bytes, guint locks, gpointer data), gpointer data);
-gpointer lmt_l2_get_handle (LmtL2 *l2);
+gpointer lmt_l2_get_handle (LmtL2 *l2); /* of the plugin; NULL once closed */
 const LmtL2Ops *lmt_l2_get_ops (LmtL2 *l2);
 
 /**
- * LmtL2Figures: what a report shows of an adapter.
+ * LmtL2Figures: what a report shows of an adapter; counts and bytes since open, distributions in ns. Borrowed from the layer, up
+ * to date at each lmt_l2_get_figures().
  */
 typedef struct
 {
@@ -172,7 +204,8 @@ typedef struct
   LmtStats *service[LMT_L2_N_KINDS];    /* io submit (or service start) to reap */
   LmtStats *queue[LMT_L2_N_KINDS];      /* task submit to io submit (or service start) */
   LmtStats *completion[LMT_L2_N_KINDS]; /* both together: task submit to the end of the operation */
-  guint64 failures; /* of the medium: io, timeout, denied by the system, no-space that the adapter found: not the configured capacity */
+  guint64 failures; /* of the medium: io, timeout, denied by the system, no-space that the adapter found: not the configured
+                       capacity */
 } LmtL2Figures;
 const LmtL2Figures *lmt_l2_get_figures (LmtL2 *l2);
 /* What the plugin says of itself; after close what it said just before. */

@@ -20,7 +20,10 @@ G_BEGIN_DECLS
  * LmtL2Queue. What a plugin promises: every io taken comes back exactly once, errors included; an object is found only when it is
  * whole; an io, its key and its buffer aren't touched after they were handed back, and nothing at all after close has returned.
  * Source: the contract of LMCache's L2 adapters (lookup, store, load, delete of objects under a key), split between core and
- * plugin.
+ * plugin. Errors: LMT_L2_ERROR in GErrors (open, check, scan, register_memory), the same numbers as LmtL2Io.code. doc/adapter.md
+ * is the walk through it.
+ *
+ * Since: 0.1
  */
 /**
  * LmtL2Code: how an operation ended; LmtL2Io.code. The numbers are those of LMT_L2_ERROR, too, and are only ever appended.
@@ -126,7 +129,7 @@ typedef struct
       hash64; /* over all fields, keyed by a secret of the process: for a plugin's own tables; equal hashes still need a look */
 } LmtL2Key;
 
-/* TRUE if all five fields are equal. */
+/* TRUE if all five fields are equal. Any thread. */
 static inline gboolean
 lmt_key_fields_equal (const LmtKeyFields *a, const LmtKeyFields *b)
 {
@@ -223,6 +226,7 @@ struct _LmtL2Info
 };
 
 /**
+ * LmtL2AddStatus: both texts are copied.
  * LmtL2Visit: one object found at open: its key (copied by the core), its bytes on the medium and when it was written (any clock,
  * any order: the core sorts by time, then by file name).
  */
@@ -274,14 +278,16 @@ struct _LmtL2Ops
 };
 
 /**
- * LmtL2Queue: bounded completion queue with an eventfd, for plugins with worker threads. @size: at least the depth given in
- * LmtL2Info, so that a push always finds room. The descriptor is readable while something waits. An empty queue is asked without
- * a system call, a burst of pushes costs one.
+ * LmtL2Queue: one owner, made in open and freed in close, when all threads that push were joined. Bounded completion queue with
+ * an eventfd, for plugins with worker threads. @size: at least the depth given in LmtL2Info, so that a push always finds room.
+ * The descriptor is readable while something waits. An empty queue is asked without a system call, a burst of pushes costs one.
  */
 LmtL2Queue *lmt_l2_queue_new (guint32 size);
 void lmt_l2_queue_free (LmtL2Queue *queue);
 int lmt_l2_queue_fd (LmtL2Queue *queue);
-void lmt_l2_queue_push (LmtL2Queue *queue, LmtL2Io *io); /* any thread */
+/* Any thread. Everything written to @io before is seen by whoever reaps it; the io isn't touched afterwards. */
+void lmt_l2_queue_push (LmtL2Queue *queue, LmtL2Io *io);
+/* The thread that calls the plugin: what LmtL2Ops.reap wants. Takes the wake-up off the descriptor when nothing is left. */
 guint32 lmt_l2_queue_reap (LmtL2Queue *queue, LmtL2Io **ios, guint32 max);
 
 G_END_DECLS

@@ -4,6 +4,7 @@
 #include "lmt-header.h"
 #include "lmt-key.h"
 #include "lmt-option.h"
+#include "lmt-pack.h"
 #include "lmt-pacer.h"
 #include "lmt-record.h"
 #include "lmt-report.h"
@@ -204,8 +205,8 @@ typedef struct
   gboolean (*header_options) (const LmtHeader *header, LmtOptions *options, GError **error);
   /* Once started: a word that every output of the run bears, as its figures are none of a real device: "faults". NULL: none. */
   const char *(*mark) (gpointer session);
-  /* Failures of the target that no record shows, as writes in the background fail: --max-errors counts them beside failed records.
-   * NULL: none. */
+  /* Failures of the target that no record shows, as writes in the background fail: --max-errors counts them beside failed
+   * records. NULL: none. */
   guint64 (*target_errors) (gpointer session);
 } LmtLevelOps;
 
@@ -231,6 +232,9 @@ typedef struct
  * LmtCodecOps: one `__t__` tag. @decode reads the payload (the value behind "v") into @value (value_size bytes, zeroed); spans in
  * it point into the record. @scratch: the session of the level. FALSE: @fault is filled.
  * A payload is whatever a file holds: check every type and count by the cursor's typed reads. Threads: the loop's; no allocation.
+ * @encode: (nullable): writes `{"__t__": tag, "v": payload}` as a recorder of that trace_schema_version writes it: members in its
+ * order, shortest forms, defaults filled in; @payload in any form @decode takes. FALSE: @fault is filled: no such tag in that
+ * schema, or a value it can't hold. Threads: any.
  * Source: LMCache's trace/codecs.py.
  *
  * Since: 0.1
@@ -242,6 +246,7 @@ typedef struct
   const char *tag;
   const char *summary;
   gboolean (*decode) (LmtCursor *payload, gpointer value, gpointer scratch, LmtFault *fault);
+  gboolean (*encode) (const char *tag, LmtCursor *payload, guint32 schema, LmtPack *out, LmtFault *fault);
 } LmtCodecOps;
 
 G_END_DECLS

@@ -6,8 +6,16 @@
 G_BEGIN_DECLS
 
 /**
- * Log lines go to stderr: `lmtrace: LEVEL: MESSAGE`; with level debug, time and domain too; format json: one object a line
- * (cli.md 8.4). GLib's g_debug/g_info/g_message/g_warning/g_critical are the calls; this installs the writer. Never per record.
+ * SECTION: log lines go to stderr: `lmtrace: LEVEL: MESSAGE`; with level debug, time and domain too; format json: one object a
+ * line. A plugin calls GLib's g_debug (for its author), g_info (what was chosen and why), g_message (the user should know),
+ * g_warning (the result is affected), g_critical (a mistake in the program), with a G_LOG_DOMAIN of its own such as
+ * `lmtrace-l2-mine`; never g_error, never per record or operation. What can come often goes to lmt_warnings_add(), or to
+ * LmtL2Host.message in an adapter. stdout is for results.
+ *
+ * Threads: lines may come from any; the lmt_log_set_… are the program's, from main before others run. Source: structured logging
+ * of GLib.
+ *
+ * Since: 0.1
  */
 typedef enum
 {
@@ -24,9 +32,11 @@ typedef enum
   LMT_COLOR_NEVER
 } LmtColor;
 
+/* The writer of all GLib log lines of the process from now on. For programs, once, first thing in main(); not for plugins. */
 void lmt_log_install (void);
 void lmt_log_set_level (LmtLogLevel level); /* default: message */
 LmtLogLevel lmt_log_get_level (void);
+/* error warning message info debug, any case; FALSE: another word, *level untouched. */
 gboolean lmt_log_level_from_text (const char *text, LmtLogLevel *level);
 void lmt_log_set_color (LmtColor color);
 /* May words on @fd be coloured? --color beats NO_COLOR and TERM; auto: only a terminal that is not dumb. Results never are. */
@@ -38,8 +48,11 @@ void lmt_log_failure (const char *text);
 void lmt_log_set_hooks (void (*before) (void), void (*after) (void));
 
 /**
- * LmtWarnings: at most ten shown of a kind, the rest counted; also the `warnings` of a JSON envelope. Kinds are words
- * (`malformed`). Any thread may add. A NULL @warnings shows and counts nothing.
+ * LmtWarnings: at most ten shown of a kind, the rest counted; also the `warnings` of a JSON envelope. @kind is a word
+ * (`malformed`), @message a whole sentence with its numbers; both are copied. Any thread may add, under a lock: not for the loop.
+ * Commands get theirs in LmtCommandContext, levels in LmtReplayEnv. A NULL @warnings shows and counts nothing.
+ *
+ * Since: 0.1
  */
 typedef struct _LmtWarnings LmtWarnings;
 LmtWarnings *lmt_warnings_new (void);

@@ -15,15 +15,20 @@ G_BEGIN_DECLS
  * |[
  * typedef struct { char *path; guint64 depth; } MineConfig;
  * static const LmtOption mine_options[] = {
- *   LMT_OPTION_FULL (STRING, "path", MineConfig, path, LMT_OPTION_REQUIRED, NULL, "nonempty", "DIR", "Directory that holds the
- * objects", NULL), LMT_OPTION (UINT, "depth", MineConfig, depth, "64", "1..1024", "Take at most this many operations at a time"),
+ *   LMT_OPTION_FULL (STRING, "path", MineConfig, path, LMT_OPTION_REQUIRED, NULL, "nonempty", "DIR", "Keep objects here", NULL),
+ *   LMT_OPTION (UINT, "depth", MineConfig, depth, "64", "1..1024", "Take at most this many operations at a time"),
  *   LMT_OPTION_END,
  * };
  * ]|
  *
  * In JSON, names are as in the row; on the command line they are behind `--`. Unknown keys, repeated ones, wrong types, values
  * out of range and absent required ones are refused by the core with a message that names them: a plugin's open sees checked
- * values only.
+ * values only. There is no type for paths: STRING with the range "nonempty".
+ *
+ * Threads: one per LmtOptions; tables are constants. Lifetime: tables, and all texts in them, live as long as the process.
+ * Errors: LMT_ERROR, LMT_ERROR_OPTION, the message fit for the user as it is.
+ *
+ * Since: 0.1
  */
 
 /**

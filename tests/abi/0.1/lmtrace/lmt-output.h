@@ -9,6 +9,13 @@
 G_BEGIN_DECLS
 
 /**
+ * SECTION: where reports and files go. Commands get theirs in LmtCommandContext and call lmt_output_report() or lmt_output_raw()
+ * once. Threads: main. Errors: LMT_ERROR_IO with the path in front. Lifetime: texts are written or copied during the call.
+ *
+ * Since: 0.1
+ */
+
+/**
  * LmtOutput: where a command's report goes (cli.md 8.5): --format, --json[=PATH], --output, -q. One per command run.
  */
 typedef struct _LmtOutput LmtOutput;

@@ -6,6 +6,13 @@
 G_BEGIN_DECLS
 
 /**
+ * SECTION: clocks, and recorded times as deadlines. Threads: the real clock: any; virtual clocks and pacers: one. Times are in
+ * ns, integers, of an arbitrary origin.
+ *
+ * Since: 0.1
+ */
+
+/**
  * LmtClock: where time comes from. Injected everywhere; nothing else in core or plugins reads a clock for what it decides.
  * @now_ns: monotonic, arbitrary origin
  * @sleep_until_ns: returns at @deadline_ns, or earlier when @fd (-1: none) becomes readable (TRUE) or a signal came (FALSE).

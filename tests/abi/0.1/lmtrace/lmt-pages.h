@@ -9,6 +9,8 @@ G_BEGIN_DECLS
  * SECTION: zeroed arrays that may grow large. Below 2 MiB they come from malloc; from there on each is a mapping of its own, in
  * huge pages where the kernel gives them: first use costs a fault in 2 MiB instead of one in 4 KiB, and growing moves page
  * tables, not bytes. What was never touched takes no memory. No memory left ends the process, as g_malloc() does. Any thread.
+ *
+ * Since: 0.1
  */
 
 /* @bytes of @memory become @wanted; what is new is 0, what is given up at the end is gone. NULL and 0: a new array. */

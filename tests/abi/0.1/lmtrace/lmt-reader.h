@@ -6,6 +6,13 @@
 
 G_BEGIN_DECLS
 
+/**
+ * SECTION: trace files frame by frame: plain, gzip, zstd, files, pipes. Threads: one per reader. Lifetime: spans of a record die
+ * with the next lmt_reader_next().
+ *
+ * Since: 0.1
+ */
+
 typedef struct _LmtReader LmtReader;
 
 typedef enum

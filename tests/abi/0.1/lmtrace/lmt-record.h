@@ -6,6 +6,12 @@
 G_BEGIN_DECLS
 
 /**
+ * SECTION: records of a trace. Threads: any; nothing is kept.
+ *
+ * Since: 0.1
+ */
+
+/**
  * LmtRecord:
  * @number: from 1, counts records that decoded (malformed frames aren't among them)
  * @frame: number of the frame, the header being 0

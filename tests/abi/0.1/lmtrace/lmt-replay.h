@@ -10,6 +10,12 @@
 G_BEGIN_DECLS
 
 /**
+ * SECTION: the loop over the records of one file. Threads: the one that runs it, unless a function says any.
+ *
+ * Since: 0.1
+ */
+
+/**
  * LmtReplay: core's loop over one file: pace, dispatch, count. Knows a level only by its table.
  */
 #define LMT_TYPE_REPLAY (lmt_replay_get_type ())

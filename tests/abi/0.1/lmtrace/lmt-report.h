@@ -6,8 +6,15 @@
 G_BEGIN_DECLS
 
 /**
- * LmtReport: title and sections of entries, printed as a table (cli.md 1.2), as JSON (1.3) or as CSV. Built once at the end of a
- * run.
+ * LmtReport: title and sections of entries, printed as a table, as JSON or as CSV: one description gives all three. Built once at
+ * the end of a run. A command makes one and hands it to lmt_output_report(); a level adds sections to the one it is given.
+ *
+ * Threads: one. Lifetime: sections are borrowed and live as long as the report. All texts are copied. @key: of the JSON object,
+ * `[a-z][a-z0-9_]*` with the unit in it (`used_bytes`, `wait_ms`); @label: of the table, unit in parentheses (`Wait (ms)`); a
+ * NULL key is left out of JSON, a NULL label out of the table. Numbers that aren't finite are null in JSON
+ * Source: the tables of LMCache's `trace` commands, 64 columns.
+ *
+ * Since: 0.1
  */
 typedef struct _LmtReport LmtReport;
 typedef struct _LmtSection LmtSection;

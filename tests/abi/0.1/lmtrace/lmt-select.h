@@ -9,6 +9,12 @@
 G_BEGIN_DECLS
 
 /**
+ * SECTION: selections of records and keys. Threads: one per LmtSelect. Errors: LMT_ERROR_OPTION, fit for the user as it is.
+ *
+ * Since: 0.1
+ */
+
+/**
  * LmtSelect: the selection of cli.md 8.7, the same in every command. Kinds are ANDed, repeats of one kind ORed. Globs know `*`
  * and
  * `?`, match the whole text, and leave out with a `!` in front. Both ends of a range belong to it. No allocation once made.

@@ -6,6 +6,12 @@
 G_BEGIN_DECLS
 
 /**
+ * SECTION: distributions. Threads: one per LmtStats. Errors: none; no memory left ends the process, as g_malloc() does.
+ *
+ * Since: 0.1
+ */
+
+/**
  * LmtStats: one distribution of durations in ns: exact samples up to a cap, then log-linear buckets. One owner, no lock; merge at
  * the end. Memory: grows to LMT_STATS_EXACT_MAX x 8 bytes (512 KiB), then a fixed 57 KiB of buckets. Never allocates in
  * lmt_stats_add() once lmt_stats_reserve() was called. Error of a bucketed percentile: at most 1/256 of the value (128 linear
@@ -20,8 +26,8 @@ enum
 
 LmtStats *lmt_stats_new (void);
 void lmt_stats_free (LmtStats *stats);
-void lmt_stats_reserve (LmtStats *stats);        /* takes all memory now */
-void lmt_stats_add (LmtStats *stats, gint64 ns); /* below 0 counts as 0 */
+void lmt_stats_reserve (LmtStats *stats);                        /* takes all memory now */
+void lmt_stats_add (LmtStats *stats, gint64 ns);                 /* below 0 counts as 0 */
 void lmt_stats_add_many (LmtStats *stats, gint64 ns, guint64 n); /* as n calls of lmt_stats_add() */
 void lmt_stats_merge (LmtStats *into, const LmtStats *from);
 guint64 lmt_stats_count (const LmtStats *stats);
