@@ -262,7 +262,10 @@ def tls(folder):
         run = replay(coordinator, "single.lct")
         equal(run.code, 1, repr(run))
         contains(run.errors, "certificate")
-        equal(replay(coordinator, "single.lct", "--ca-file", cert).code, 0)
+        # LeakSanitizer's scan crashes on the thread-local storage of GnuTLS: this one run goes without it
+        env = environment(ASAN_OPTIONS="detect_leaks=0") if os.environ.get("LMT_SANITIZED") else environment()
+        run = lmtrace("replay-events", "single.lct", "--coordinator-url", coordinator.url, "--ca-file", cert, cwd=EVENTS, env=env)
+        equal(run.code, 0, repr(run))
 
 
 @test
