@@ -22,7 +22,6 @@ import traces
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ROWS = []
-ROUNDS = 5
 
 
 def run(argv, **more):
@@ -144,8 +143,9 @@ def fio(folder, how, size, count, depth):
     """MiB/s and CPU s/GiB of fio's io_uring engine: a file an object, as it makes and reads them itself."""
     argv = ["fio", "--name=bench", f"--directory={folder}", f"--rw={how}", f"--bs={size}", f"--filesize={size}", f"--nrfiles={count}",
             "--create_on_open=1", "--fallocate=none", "--ioengine=io_uring", "--direct=1", f"--iodepth={depth}",
-            "--file_service_type=sequential", "--output-format=json"]
-    job = json.loads(run(argv)[1])["jobs"][0]
+            "--file_service_type=sequential", "--iomem=malloc", "--output-format=json"]
+    # Its buffers in huge pages as ours: what lies in one piece in memory goes to the device in one piece.
+    job = json.loads(run(argv, env=dict(os.environ, GLIBC_TUNABLES="glibc.malloc.hugetlb=1"))[1])["jobs"][0]
     seconds = job[how]["runtime"] / 1e3
     cpu = (job["usr_cpu"] + job["sys_cpu"]) / 100 * seconds
     mib = job[how]["io_bytes"] / 2**20
@@ -253,7 +253,7 @@ def l2_rows(label, cell, small):
             f"{ratio('sync', 'ours', 'store', 'mib_s'):.2f} x", "-", True)
 
 
-def bench_l2(tmp, peer):
+def bench_l2(tmp, peer, rounds=5):
     cost = json.loads(best([L2_BENCH, "core", "1000000"], 1)[1])["ns"]
     row("L2 core, null adapter, an object from submit to reap", f"{cost:.0f} ns", "-", "-", "<= 300 ns", cost <= 300)
     memory = '{"type":"dram","max_size_gb":2,"huge_pages":true}'
@@ -271,7 +271,7 @@ def bench_l2(tmp, peer):
     for size, name, count in ((1 << 20, "1 MiB", 512), (131072, "128 KiB", 4096)):
         for depth in (1, 8, 32):
             n = count if depth > 1 else count // 4
-            l2_rows(f"{name}, depth {depth}", l2_cell(tmp, size, n, depth, peer, ROUNDS), size == 131072)
+            l2_rows(f"{name}, depth {depth}", l2_cell(tmp, size, n, depth, peer, rounds), size == 131072)
 
 
 def bench_record(tmp, peer):
@@ -304,6 +304,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer", default="")
     parser.add_argument("--only", default="")
+    parser.add_argument("--rounds", type=int, default=5, help="of the fs adapter and its competitors in turn; default: 5")
     parser.add_argument("--tmp", help="folder on the file system to measure on; default: the temporary folder's")
     args = parser.parse_args()
     peer = args.peer if args.peer and os.path.exists(args.peer) else ""
@@ -312,7 +313,7 @@ def main():
         for name, part in (("startup", bench_startup), ("info", bench_info), ("replay", bench_replay), ("pace", bench_pace), ("l2", bench_l2), ("record", bench_record),
                            ("events", bench_events)):
             if args.only in name:
-                part(tmp, peer)
+                part(tmp, peer, *([args.rounds] if part is bench_l2 else []))
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
     heads = ("what", "lmtrace", "beside", "ratio", "goal", "")
