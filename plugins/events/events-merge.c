@@ -363,8 +363,8 @@ input_step (Input *input, GError **error)
       note_tail (input);
       if (info->clamped > 0 && input->merge->config.mode == EVENTS_MERGE_CLAMP)
         warn (input->merge, "clock",
-              "%s: the clock steps back at %" G_GUINT64_FORMAT " records, by %.3f s at most: the file's order is kept",
-              input->shown, info->clamped, info->largest_step_back_s);
+              "%s: the clock steps back at %" G_GUINT64_FORMAT " records, by %.*g s at most: the file's order is kept",
+              input->shown, info->clamped, info->largest_step_back_s < 1e6 ? 9 : 3, info->largest_step_back_s);
       return 0;
     }
   double wall = input->record.t_wall;

@@ -121,7 +121,7 @@ text_append_double (GString *out, double value, const char **reason)
 
   if (!isfinite (value))
     {
-      *reason = isnan (value) ? "a NaN, which JSON cannot hold" : "an infinite number, which JSON cannot hold";
+      *reason = isnan (value) ? "a NaN" : "an infinite number";
       return FALSE;
     }
   if (!text_append_plain_double (out, value))
@@ -199,10 +199,10 @@ text_append_scalar (GString *out, const LmtToken *token, const char **reason)
     case LMT_TYPE_STR:
       return text_append_string (out, token->span, reason);
     case LMT_TYPE_BIN:
-      *reason = "bytes, which JSON cannot hold";
+      *reason = "bytes";
       return FALSE;
     case LMT_TYPE_EXT:
-      *reason = "a msgpack extension, which JSON cannot hold";
+      *reason = "a msgpack extension";
       return FALSE;
     default:
       *reason = "broken msgpack";
@@ -237,7 +237,7 @@ text_walk (LmtCursor *cursor, GString *out, const char **reason)
               LmtSpan name;
               if (!lmt_cursor_read_str (cursor, &name))
                 {
-                  *reason = "a name that is no string, which JSON cannot hold";
+                  *reason = "a name that is no string";
                   return FALSE;
                 }
               if (!text_append_string (out, name, reason))

@@ -32,6 +32,8 @@ struct _ReplayFeed
   double first_wall;
   gboolean any;
   gint64 incarnation_span;
+  ReplayRoundFunc round_func; /* (nullable) */
+  gpointer round_data;
   char bad[256];
 };
 
@@ -344,6 +346,16 @@ take_mark_member (ReplayItem *item, LmtSpan key, const LmtToken *value, MarkMemb
     mark->incarnation = *value;
 }
 
+/* Not empty: that stands for 127.0.0.1. */
+static gboolean
+is_blank (LmtSpan text)
+{
+  const char *p = (const char *)text.data, *end = p + text.len;
+  while (p < end && g_unichar_isspace (g_utf8_get_char_validated (p, end - p)))
+    p = g_utf8_next_char (p);
+  return text.len > 0 && p >= end;
+}
+
 static const char *
 take_start (ReplayFeed *feed, ReplayItem *item, const MarkMembers *mark)
 {
@@ -367,6 +379,8 @@ take_start (ReplayFeed *feed, ReplayItem *item, const MarkMembers *mark)
     item->ip = mark->ip.span;
   else if (mark->ip.type != LMT_TYPE_NONE)
     return say_bad (feed, "ip: expected a string, found a value of another type");
+  if (item->http_port > 0 && is_blank (item->ip))
+    return say_bad (feed, "ip: expected an address, found white space alone");
   if (item->http_port > 65535)
     return say_bad (feed, "http_port: expected at most 65535, found %" G_GINT64_FORMAT, item->http_port);
   if (item->http_port > 0 && (item->mq_port < 0 || item->mq_port > 65535))
@@ -501,8 +515,11 @@ is_selected (ReplayFeed *feed, const EventsMergeItem *from, const ReplayItem *it
 static int
 begin_round (ReplayFeed *feed, GError **error)
 {
-  if (++feed->round >= feed->rounds)
+  if (feed->round + 1 >= feed->rounds)
     return 0;
+  if (feed->round_func != NULL && !feed->round_func (feed->round_data))
+    return 0;
+  feed->round++;
   if (!events_merge_rewind (feed->merge, error))
     return -1;
   feed->round_n = 0;
@@ -543,8 +560,10 @@ replay_feed_next (ReplayFeed *feed, ReplayItem *item, GError **error)
             item->instance->left_out = TRUE;
           continue;
         }
-      if (item->kind == REPLAY_BATCH && feed->config->new_incarnations)
-        item->incarnation += (gint64)feed->round * feed->incarnation_span;
+      /* What the coordinator takes was looked at in the survey; a batch it refuses may hold any number. */
+      if (item->kind == REPLAY_BATCH && feed->config->new_incarnations
+          && __builtin_add_overflow (item->incarnation, (gint64)feed->round * feed->incarnation_span, &item->incarnation))
+        item->incarnation = G_MAXINT64;
       item->n = feed->next_n++;
       item->round_n = feed->round_n++;
       return 1;
@@ -595,9 +614,31 @@ replay_feed_get_merge (ReplayFeed *feed)
 }
 
 void
-replay_feed_set_incarnations (ReplayFeed *feed, gint64 lowest, gint64 highest)
+replay_feed_set_round_func (ReplayFeed *feed, ReplayRoundFunc func, gpointer data)
 {
-  feed->incarnation_span = highest >= lowest && highest - lowest < G_MAXINT64 / 2 ? highest - lowest + 1 : 1;
+  feed->round_func = func;
+  feed->round_data = data;
+}
+
+gboolean
+replay_feed_set_incarnations (ReplayFeed *feed, gint64 lowest, gint64 highest, GError **error)
+{
+  guint64 loops = feed->config->loops;
+  gint64 last;
+  if (lowest > highest || !feed->config->new_incarnations)
+    return TRUE;
+  /* Neither is below 0: such a batch is refused. */
+  if (highest - lowest == G_MAXINT64 || loops > G_MAXINT64
+      || __builtin_mul_overflow (highest - lowest + 1, (gint64)loops - 1, &last) || __builtin_add_overflow (last, highest, &last))
+    {
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION,
+                   "--new-incarnations: expected incarnations below 2^63 in all %" G_GUINT64_FORMAT
+                   " rounds, found %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT " in the first",
+                   loops, lowest, highest);
+      return FALSE;
+    }
+  feed->incarnation_span = highest - lowest + 1;
+  return TRUE;
 }
 
 guint
@@ -798,6 +839,31 @@ replay_feed_check_names (ReplayFeed *feed, GError **error)
   return TRUE;
 }
 
+/* A percent in --time: the time between the first record and the last. It takes a pass of its own. */
+static gboolean
+measure_span (EventsMerge *merge, const volatile gint *interrupts, double *span_s, GError **error)
+{
+  EventsMergeItem item;
+  double first = 0, last = 0;
+  gboolean any = FALSE;
+  int got;
+  while ((got = events_merge_next (merge, &item, error)) > 0)
+    {
+      if (!isfinite (item.due_wall))
+        continue;
+      first = any ? first : item.due_wall;
+      last = any ? MAX (last, item.due_wall) : item.due_wall;
+      any = TRUE;
+      if (interrupts != NULL && g_atomic_int_get (interrupts) > 0)
+        {
+          g_set_error_literal (error, LMT_ERROR, LMT_ERROR_INTERRUPTED, "interrupted before anything was sent");
+          return FALSE;
+        }
+    }
+  *span_s = last - first;
+  return got == 0 && events_merge_rewind (merge, error);
+}
+
 ReplayFeed *
 replay_feed_new (EventsMerge *merge, const ReplayFeedConfig *config, GError **error)
 {
@@ -819,7 +885,10 @@ replay_feed_new (EventsMerge *merge, const ReplayFeedConfig *config, GError **er
   feed->of_file = g_new0 (ReplayInstance *, events_merge_n_files (merge) + 1);
   if (!read_renames (feed, error))
     return NULL;
-  feed->select = lmt_select_new (select, events_merge_n_files (merge) > 0 ? events_merge_header (merge, 0) : NULL, -1, error);
+  double span_s = -1;
+  if (lmt_select_wants_span (select) && !measure_span (merge, config->interrupts, &span_s, error))
+    return NULL;
+  feed->select = lmt_select_new (select, events_merge_n_files (merge) > 0 ? events_merge_header (merge, 0) : NULL, span_s, error);
   if (feed->select == NULL)
     return NULL;
   if (lmt_select_is_empty (feed->select))

@@ -44,7 +44,7 @@ const LmtOption replay_options[] = {
   LMT_OPTION_FULL (DURATION, "heartbeat-interval", ReplayConfig, heartbeat_ns, 0, "5", "0..", "S",
                    "Heartbeat each registered instance so often, in seconds; 0: never", PACE),
   LMT_OPTION_FULL (DURATION, "max-gap", ReplayConfig, max_gap_ns, 0, NULL, "0..", "DUR",
-                   "Cut longer recorded pauses to this length, in seconds", PACE),
+                   "Cut longer recorded pauses to this length, in seconds; 0: none", PACE),
   LMT_OPTION_FULL (CHOICE, "merge", ReplayConfig, merge, 0, "clamp", "clamp|wall-sort", NULL,
                    "Order of several files: by wall time without ever changing a file's own order, or sorted as LMCache does",
                    PACE),
@@ -270,8 +270,10 @@ open_files (const LmtCommandContext *context, const ReplayConfig *config, Things
                               .max_frame = config->max_frame,
                               .interrupts = context->interrupts,
                               .warnings = context->warnings };
-  ReplayFeedConfig feed
-      = { .config = config, .select = lmt_command_context_get_prepared (context), .warnings = context->warnings };
+  ReplayFeedConfig feed = { .config = config,
+                            .select = lmt_command_context_get_prepared (context),
+                            .warnings = context->warnings,
+                            .interrupts = context->interrupts };
   things->merge = events_merge_new (context->operands, &merge, error);
   if (things->merge != NULL)
     things->feed = replay_feed_new (things->merge, &feed, error);

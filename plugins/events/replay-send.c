@@ -122,10 +122,11 @@ compare (Sender *sender, const ReplayJob *job)
         comparison->first);
 }
 
+/* @job: NULL: a record that is passed over. */
 static void
-write_jsonl (Sender *sender, const ReplayJob *job, const ReplaySent *sent)
+write_jsonl (Sender *sender, const ReplayJob *job, const ReplaySent *sent, const char *qualname)
 {
-  gboolean batch = job->kind == JOB_POST;
+  gboolean batch = job != NULL && job->kind == JOB_POST;
   /* Of several in one POST, each has its own counts only as far as the sum is what was predicted. */
   gboolean known = batch && job->clear
                    && (job->sents->len == 1
@@ -139,7 +140,7 @@ write_jsonl (Sender *sender, const ReplayJob *job, const ReplaySent *sent)
   lmt_json_writer_key (json, "record");
   lmt_json_writer_uint (json, sent->number);
   lmt_json_writer_key (json, "qualname");
-  lmt_json_writer_string (json, batch ? "events.batch" : "events.lifecycle");
+  lmt_json_writer_string (json, qualname);
   lmt_json_writer_key (json, "instance");
   if (sent->instance != NULL)
     lmt_json_writer_string_len (json, sent->instance->name, sent->instance->name_len);
@@ -160,12 +161,12 @@ write_jsonl (Sender *sender, const ReplayJob *job, const ReplaySent *sent)
         lmt_json_writer_null (json);
     }
   lmt_json_writer_key (json, "status");
-  if (job->made)
+  if (job != NULL && job->made)
     lmt_json_writer_uint (json, job->reply.status);
   else
     lmt_json_writer_null (json);
   lmt_json_writer_key (json, "ms");
-  lmt_json_writer_double (json, job->made ? (double)job->reply.elapsed_ns / 1e6 : 0.0);
+  lmt_json_writer_double (json, job != NULL && job->made ? (double)job->reply.elapsed_ns / 1e6 : 0.0);
   lmt_json_writer_end_object (json);
   lmt_json_writer_free (json);
   g_string_append_c (sender->line, '\n');
@@ -272,7 +273,7 @@ settle (Sender *sender, ReplayJob *job)
       if (job->ok)
         acknowledge (sender, job, sent);
       if (sender->run->jsonl != NULL)
-        write_jsonl (sender, job, sent);
+        write_jsonl (sender, job, sent, job->kind == JOB_POST ? "events.batch" : "events.lifecycle");
       if (sender->verbose)
         tell_record (sender, job, sent);
     }
@@ -587,6 +588,11 @@ pass_over (Sender *sender, const ReplayItem *item)
       warn (sender, "skipped",
             item->instance == NULL ? "skipping a '%s' mark naming no instance" : "skipping unknown lifecycle phase '%s'", phase);
     }
+  if (sender->run->jsonl != NULL)
+    {
+      const ReplaySent sent = sent_of (sender, item);
+      write_jsonl (sender, NULL, &sent, qualname);
+    }
   if (item->instance != NULL && replay_feed_is_last (sender->feed, item))
     {
       sender->outcome->counts.ended++;
@@ -693,14 +699,14 @@ send_item (Sender *sender, const ReplayItem *item)
 }
 
 /* The names of --rename-per-loop change with a round: nothing of the last one may be under way. */
-static void
-watch_rounds (Sender *sender, const ReplayItem *item, guint64 *round)
+static gboolean
+before_round (gpointer data)
 {
-  if (item->round == *round)
-    return;
-  *round = item->round;
+  Sender *sender = data;
   flush_all (sender);
   drain (sender);
+  if (sender->stopped || is_interrupted (sender))
+    return FALSE;
   for (guint i = 0; sender->config->rename_per_loop && i < replay_feed_get_n_instances (sender->feed); i++)
     {
       ReplayInstance *instance = replay_feed_get_instance (sender->feed, i);
@@ -708,17 +714,17 @@ watch_rounds (Sender *sender, const ReplayItem *item, guint64 *round)
       if (sender->beat != NULL && replay_beat_stop (sender->beat, instance))
         replay_beat_forget (sender->beat, instance);
     }
+  return TRUE;
 }
 
 static gboolean
 run_pass (Sender *sender, GError **error)
 {
   ReplayItem item;
-  guint64 round = 0;
   int got = 0;
+  replay_feed_set_round_func (sender->feed, before_round, sender);
   while (!sender->stopped && !is_interrupted (sender) && (got = replay_feed_next (sender->feed, &item, error)) > 0)
     {
-      watch_rounds (sender, &item, &round);
       if (is_wanted (sender, &item))
         {
           pace (sender, &item);
@@ -734,6 +740,7 @@ run_pass (Sender *sender, GError **error)
   if (got == 0 && !is_interrupted (sender))
     flush_all (sender);
   drain (sender);
+  replay_feed_set_round_func (sender->feed, NULL, NULL);
   return got >= 0;
 }
 

@@ -227,7 +227,7 @@ look_at_batch (Pass *pass, const ReplayItem *item)
   g_string_truncate (pass->json, 0);
   if (!replay_feed_append_json (pass->feed, item, pass->json, &reason))
     {
-      g_autofree char *why = g_strdup_printf ("JSON can't hold %s", reason);
+      g_autofree char *why = g_strdup_printf ("expected values that JSON can hold, found %s", reason);
       survey->n_bad++;
       add_finding (survey->bad, item, why);
       return;
@@ -349,7 +349,7 @@ replay_survey_new (ReplayFeed *feed, const LmtCommandContext *context, const Rep
   if (ok)
     {
       tell_overlaps (&pass);
-      replay_feed_set_incarnations (feed, pass.lowest, pass.highest);
+      ok = replay_feed_set_incarnations (feed, pass.lowest, pass.highest, error);
     }
   events_problems_clear (&pass.problems);
   events_gate_free (pass.gate);

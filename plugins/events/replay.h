@@ -175,6 +175,7 @@ typedef struct
   const ReplayConfig *config;
   const LmtSelectConfig *select;
   LmtWarnings *warnings;
+  const volatile gint *interrupts;
 } ReplayFeedConfig;
 
 ReplayFeed *replay_feed_new (EventsMerge *merge, const ReplayFeedConfig *config, GError **error);
@@ -189,8 +190,11 @@ guint64 replay_feed_get_rounds (const ReplayFeed *feed);
 guint64 replay_feed_get_left_out (const ReplayFeed *feed);
 /* Distinct names that at least one selected record bears, over all rounds. */
 guint64 replay_feed_count_servers (ReplayFeed *feed);
-/* All incarnations of a round, for --new-incarnations. */
-void replay_feed_set_incarnations (ReplayFeed *feed, gint64 lowest, gint64 highest);
+/* All incarnations of a round, for --new-incarnations. FALSE: its rounds would go beyond what an incarnation can be. */
+gboolean replay_feed_set_incarnations (ReplayFeed *feed, gint64 lowest, gint64 highest, GError **error);
+/* Called before another round begins, and its names with it. FALSE: none does. */
+typedef gboolean (*ReplayRoundFunc) (gpointer data);
+void replay_feed_set_round_func (ReplayFeed *feed, ReplayRoundFunc func, gpointer data);
 guint replay_feed_get_n_instances (const ReplayFeed *feed);
 ReplayInstance *replay_feed_get_instance (ReplayFeed *feed, guint i);
 const EventsLimits *replay_feed_get_limits (const ReplayFeed *feed);

@@ -468,6 +468,15 @@ def selection(folder):
     server.script()
     run = replay("single.lct", "--records", "1..4", "--json")
     equal(run.json["metrics"]["overall"]["records"], 4)
+    # Percent of the time between the first record and the last, as in every command.
+    path = made(folder, "n", *[batch(50 + n, "n", n + 1) for n in range(11)])
+    server.script()
+    run = replay(path, "--time", "25%..50%", "--json")
+    equal([c.json["batches"][0]["seq"] for c in server.calls], [4, 5, 6], repr(run))
+    contains(run.errors, "leaves out seqs 1..3")
+    for merge in ("clamp", "wall-sort"):
+        run = lmtrace("replay-events", path, "--dry-run", "--merge", merge, "--time", "50%..", "--loop", "2", "--new-incarnations", "--json")
+        equal(run.json["metrics"]["overall"]["applied"], 12, repr(run))
 
 
 @test
@@ -534,7 +543,7 @@ def unix_socket(folder):
 @test
 def bad_records(folder):
     bad = {
-        "port": mark(0, "n", http_port=70000), "word": mark(0, "n", http_port="http"), "mq": mark(0, "n", mq_port=-1),
+        "port": mark(0, "n", http_port=70000), "word": mark(0, "n", http_port="http"), "mq": mark(0, "n", mq_port=-1), "blank": mark(0, "n", ip=" \t"),
         "nan": batch(1, "n", 1, ts=float("nan")), "binary": batch(1, "n", 1, more=b"x"), "id": batch(1, 5, 1),
     }
     for name, what in bad.items():
@@ -666,6 +675,23 @@ def rounds(folder):
     overall = run.json["metrics"]["overall"]
     equal((overall["applied"], overall["duplicates"], overall["stale"], overall["servers"]), (16, 0, 0, 1), repr(run))
     equal(run.json["metrics"]["prediction"]["mismatches"], 0)
+    # Rounds and several connections: every name is its round's, in calls and in lines.
+    path = made(folder, "n", mark(0, "n"), *[batch(i, "n", i) for i in range(1, 6)], mark(6, "m"), batch(6, "m", 1))
+    lines_path = os.path.join(folder, "lines")
+    server.script(slow(Gate(), 0.005))
+    run = replay(path, "--loop", "4", "--rename-per-loop", "--inflight", "3", "--jsonl-out", lines_path)
+    equal(run.code, 0, repr(run))
+    with open(lines_path, encoding="utf-8") as f:
+        names = [json.loads(line)["instance"] for line in f]
+    equal({name: names.count(name) for name in names},
+          {name + more: n for name, n in (("n", 6), ("m", 2)) for more in ("", "-loop2", "-loop3", "-loop4")})
+    # Incarnations have an end.
+    path = made(folder, "top", batch(0, "t", 1, incarnation=2**63 - 3), batch(1, "t", 1, incarnation=2**63 - 2))
+    server.script()
+    run = replay(path, "--loop", "2", "--new-incarnations")
+    refused(run)
+    contains(run.errors, "--new-incarnations: expected incarnations below 2^63 in all 2 rounds")
+    equal(server.calls, [])
     dry = lmtrace("replay-events", "restart_one_file.lct", "--loop", "2", "--new-incarnations", "--json", "--dry-run", cwd=EVENTS)
     equal(dry.json["metrics"]["overall"]["applied"], 16)
 
@@ -681,6 +707,13 @@ def jsonl(folder):
     equal([r["n"] for r in rows], list(range(1, 12)))
     equal(list(rows[1]), ["n", "file", "record", "qualname", "instance", "seq", "applied", "duplicates", "stale", "status", "ms"])
     equal((rows[1]["seq"], rows[1]["applied"], rows[1]["status"], rows[0]["seq"]), (1, 1, 200, None))
+    # What is passed over has its line, too.
+    odd = made(folder, "odd", mark(0, "odd"), record(1, "x.y", {"instance_id": "odd"}), mark(2, "odd", "pause"), mark(3, "odd", "stop"))
+    server.script()
+    run = replay(odd, "--jsonl-out", "-", "-q")
+    equal([(r["n"], r["qualname"], r["instance"], r["status"]) for r in map(json.loads, lines(run.text))],
+          [(1, "events.lifecycle", "odd", 200), (2, "x.y", "odd", None), (3, "events.lifecycle", "odd", None),
+           (4, "events.lifecycle", "odd", 204)])
     server.script()
     run = replay("single.lct", "--jsonl-out", "-", "--batch", "4")
     equal(len(lines(run.text)), 11)
