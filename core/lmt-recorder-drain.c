@@ -366,6 +366,7 @@ lmt_recorder_drain (void *data)
 
       pthread_mutex_lock (&slot->lock);
       recorder->flush_done = flush;
+      recorder->ended = closing;
       pthread_cond_broadcast (&slot->done);
     }
   pthread_mutex_unlock (&slot->lock);

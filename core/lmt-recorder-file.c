@@ -79,7 +79,7 @@ open_next (LmtTraceFile *file, GError **error)
         lmt_error_set_place (*error, path, -1);
       return FALSE;
     }
-  file->regular = fstat (file->fd, &st) == 0 && S_ISREG (st.st_mode) && strcmp (path, "-") != 0;
+  file->regular = fstat (file->fd, &st) == 0 && S_ISREG (st.st_mode);
   file->offset = 0;
   file->empty = TRUE;
   file->figures.files++;
@@ -168,12 +168,18 @@ write_all (LmtTraceFile *file, const guint8 *data, gsize len, gsize *written, GE
   return TRUE;
 }
 
-/* What can't be taken back from a pipe stays in it. */
+/* Takes back the last @n bytes. What can't be taken back from a pipe stays in it. Where stdout is a file, ours may not begin at
+ * its start, and somebody else may write behind it. */
 static void
-cut_back (LmtTraceFile *file)
+cut_back (LmtTraceFile *file, gsize n)
 {
-  if (file->regular && ftruncate (file->fd, (off_t)file->offset) == 0)
-    lseek (file->fd, (off_t)file->offset, SEEK_SET);
+  off_t at = lseek (file->fd, 0, SEEK_CUR);
+  struct stat st;
+
+  if (!file->regular || n == 0 || at < (off_t)n || fstat (file->fd, &st) != 0 || st.st_size != at)
+    return;
+  if (ftruncate (file->fd, at - (off_t)n) == 0)
+    lseek (file->fd, at - (off_t)n, SEEK_SET);
 }
 
 static void
@@ -188,7 +194,7 @@ add_figures (LmtTraceFile *file, guint64 records, guint64 bytes, guint64 file_by
 static gboolean
 write_plain (LmtTraceFile *file, const guint8 *data, gsize len, guint64 n, gboolean is_header, GError **error)
 {
-  gsize written;
+  gsize written, kept;
   guint64 whole = 0;
 
   if (write_all (file, data, len, &written, error))
@@ -196,10 +202,10 @@ write_plain (LmtTraceFile *file, const guint8 *data, gsize len, guint64 n, gbool
       add_figures (file, n, len, len);
       return TRUE;
     }
-  written = whole_frames (data, written, &whole);
-  add_figures (file, is_header ? 0 : whole, written, written);
+  kept = whole_frames (data, written, &whole);
+  add_figures (file, is_header ? 0 : whole, kept, kept);
   file->lost += is_header ? 0 : n - whole;
-  cut_back (file);
+  cut_back (file, written - kept);
   return FALSE;
 }
 
@@ -248,7 +254,7 @@ pack_zstd (LmtTraceFile *file, GError **error)
 static gboolean
 end_pack (LmtTraceFile *file, GError **error)
 {
-  gsize written;
+  gsize written = 0;
   gboolean ok;
 
   if (file->raw.len == 0)
@@ -261,7 +267,7 @@ end_pack (LmtTraceFile *file, GError **error)
   else
     {
       file->lost += file->raw_records;
-      cut_back (file);
+      cut_back (file, written);
     }
   file->raw.len = 0;
   file->raw_records = 0;

@@ -21,7 +21,8 @@ enum
   LMT_RING_MIN_BYTES = 64 * 1024,
   LMT_RING_DEFAULT_BYTES = 1024 * 1024,
   LMT_RING_ALIGN = 8,
-  LMT_RING_SKIP = 0xffffffff, /* LmtRingEvent.call: the rest of the ring is unused */
+  LMT_RING_MAX_EVENT = 0x7fffff00, /* sizes in a ring have 32 bits, and so has a frame's length */
+  LMT_RING_SKIP = 0xffffffff,      /* LmtRingEvent.call: the rest of the ring is unused */
   LMT_CACHE_LINE = 64,
 };
 
@@ -48,6 +49,7 @@ typedef struct
   /* constant while the generation is; written by the thread under the hub's lock */
   _Alignas(LMT_CACHE_LINE) guint8 *data;
   guint64 bytes; /* power of two */
+  guint64 max_event;
   guint32 generation;
   guint32 number;
   guint32 bit;
@@ -76,6 +78,7 @@ typedef struct
 {
   pthread_mutex_t lock;
   guint32 last_generation;
+  guint forks; /* how many forks this process is away from the one that loaded the library */
   LmtTraceSlot slots[LMT_TRACE_MAX_RECORDERS];
 } LmtTraceHub;
 
@@ -127,6 +130,7 @@ struct _LmtRecorder
   guint bit;
   guint32 generation;
   pid_t pid;
+  guint forks; /* of the hub when it was made: a pid comes again */
   char *path;
   guint32 schema;
   gboolean block;
@@ -152,7 +156,8 @@ struct _LmtRecorder
   gboolean closing;
   guint64 flush_asked;
   guint64 flush_done;
-  GError *error; /* the first; it sticks */
+  gboolean ended; /* the drain looks at nothing any more: nobody may wait for it */
+  GError *error;  /* the first; it sticks */
 
   /* hub's lock */
   GPtrArray *rings; /* (element-type LmtRing): by number */

@@ -221,6 +221,7 @@ lmt_recorder_new (LmtTraceLevel *level, const LmtRecorderParams *given, GError *
   recorder = g_new0 (LmtRecorder, 1);
   recorder->level = level;
   recorder->pid = getpid ();
+  recorder->forks = lmt_trace_hub ()->forks;
   recorder->path = g_strdup (params.path);
   recorder->schema = params.schema != 0 ? params.schema : 1;
   recorder->block = (params.flags & LMT_RECORDER_BLOCK) != 0;
@@ -243,7 +244,7 @@ lmt_recorder_new (LmtTraceLevel *level, const LmtRecorderParams *given, GError *
 static gboolean
 is_ours (const LmtRecorder *recorder)
 {
-  return recorder->pid == getpid ();
+  return recorder->pid == getpid () && recorder->forks == lmt_trace_hub ()->forks;
 }
 
 /* Under the slot's lock. */
@@ -257,6 +258,19 @@ tell_error (LmtRecorder *recorder, GError **error)
   return FALSE;
 }
 
+/* Under the slot's lock: until the drain has looked at all that was asked and published before. */
+static gboolean
+await_drain (LmtRecorder *recorder, GError **error)
+{
+  LmtTraceSlot *slot = recorder->slot;
+  guint64 wanted = ++recorder->flush_asked;
+
+  pthread_cond_signal (&slot->wake);
+  while (recorder->flush_done < wanted && !recorder->ended)
+    pthread_cond_wait (&slot->done, &slot->lock);
+  return tell_error (recorder, error);
+}
+
 gboolean
 lmt_recorder_attach (LmtRecorder *recorder, const char *config_json, const char *digest, GError **error)
 {
@@ -265,20 +279,16 @@ lmt_recorder_attach (LmtRecorder *recorder, const char *config_json, const char 
 
   g_return_val_if_fail (recorder != NULL && config_json != NULL, FALSE);
 
-  if (!is_ours (recorder) || recorder->closed)
+  if (!is_ours (recorder))
     return TRUE;
   slot = recorder->slot;
   pthread_mutex_lock (&slot->lock);
-  if (!recorder->header_asked && !recorder->header_done)
+  if (!recorder->header_asked && !recorder->header_done && !recorder->ended)
     {
       recorder->config_json = g_strdup (config_json);
       recorder->digest = digest != NULL ? g_strdup (digest) : g_compute_checksum_for_string (G_CHECKSUM_SHA256, config_json, -1);
       recorder->header_asked = TRUE;
-      recorder->flush_asked++;
-      pthread_cond_signal (&slot->wake);
-      for (guint64 wanted = recorder->flush_asked; recorder->flush_done < wanted;)
-        pthread_cond_wait (&slot->done, &slot->lock);
-      ok = tell_error (recorder, error);
+      ok = await_drain (recorder, error);
     }
   pthread_mutex_unlock (&slot->lock);
   return ok;
@@ -294,15 +304,9 @@ lmt_recorder_flush (LmtRecorder *recorder, GError **error)
 
   if (!is_ours (recorder))
     return TRUE;
-  if (recorder->closed)
-    return tell_error (recorder, error);
   slot = recorder->slot;
   pthread_mutex_lock (&slot->lock);
-  recorder->flush_asked++;
-  pthread_cond_signal (&slot->wake);
-  for (guint64 wanted = recorder->flush_asked; recorder->flush_done < wanted;)
-    pthread_cond_wait (&slot->done, &slot->lock);
-  ok = tell_error (recorder, error);
+  ok = await_drain (recorder, error);
   pthread_mutex_unlock (&slot->lock);
   return ok;
 }

@@ -61,6 +61,7 @@ in_parent (void)
 static void
 in_child (void)
 {
+  hub.forks++;
   for (guint i = 0; i < LMT_TRACE_MAX_RECORDERS; i++)
     {
       LmtTraceSlot *slot = &hub.slots[i];
@@ -198,6 +199,7 @@ renew (Thread *thread, guint bit, const LmtTraceLevel *level)
       ring->generation = recorder->generation;
       ring->number = recorder->n_rings++;
       ring->bit = bit;
+      ring->max_event = MIN (ring->bytes / 2, (guint64)LMT_RING_MAX_EVENT) - sizeof (LmtRingEvent);
       ring->block = recorder->block;
       ring->level = level;
       ring->clock = recorder->clock;
@@ -315,7 +317,7 @@ reserve (LmtRing *ring, gsize bytes)
   guint64 rest = ring->bytes - place;
   guint64 need;
 
-  if (G_UNLIKELY (bytes > ring->bytes / 2 - sizeof (LmtRingEvent)))
+  if (G_UNLIKELY (bytes > ring->max_event))
     {
       count (&ring->dropped);
       return NULL;

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -863,7 +864,126 @@ test_no_space (Folder *folder, gconstpointer data)
   expect_numbers (folder->path, 100, stats.records);
 }
 
+/* The same where the file is stdout's, behind what somebody wrote before. */
+static void
+test_no_space_stdout (Folder *folder, gconstpointer data)
+{
+  static const char before_it[] = "before it";
+  LmtRecorderParams params = { .struct_size = sizeof params, .path = "-" };
+  struct rlimit before, limit;
+  LmtRecorder *recorder;
+  g_autofree char *content = NULL;
+  gsize len, at = strlen (before_it);
+  guint frames = 0;
+  int kept = dup (STDOUT_FILENO);
+  int fd = g_open (folder->path, O_WRONLY | O_CREAT, 0600);
+
+  g_assert_cmpint (write (fd, before_it, at), ==, (gssize)at);
+  fflush (stdout);
+  dup2 (fd, STDOUT_FILENO);
+  recorder = record_with (&level, &params);
+  dup2 (kept, STDOUT_FILENO);
+  close (kept);
+  close (fd);
+  lmt_recorder_attach (recorder, "{}", NULL, NULL);
+  getrlimit (RLIMIT_FSIZE, &before);
+  limit = before;
+  limit.rlim_cur = 20001;
+  g_assert_cmpint (setrlimit (RLIMIT_FSIZE, &limit), ==, 0);
+  for (guint i = 100; i < 200; i++)
+    put_of (&level, i, 1000);
+  g_assert_false (lmt_recorder_flush (recorder, NULL));
+  setrlimit (RLIMIT_FSIZE, &before);
+  g_test_expect_message ("lmtrace", G_LOG_LEVEL_WARNING, "Recording is incomplete*");
+  g_assert_false (lmt_recorder_close (recorder, NULL));
+  g_test_assert_expected_messages ();
+  g_assert_true (g_file_get_contents (folder->path, &content, &len, NULL));
+  g_assert_cmpmem (content, at, before_it, at);
+  for (; at + 4 <= len; frames++)
+    at += 4 + (gsize)lmt_read_be32 ((const guint8 *)content + at);
+  g_assert_cmpuint (at, ==, len);
+  g_assert_cmpuint (frames, ==, stats_of (recorder).records + 1);
+  lmt_recorder_free (recorder);
+}
+
+/* ---------------- closing beside others ---------------- */
+
+typedef struct
+{
+  LmtRecorder *recorder;
+  gint stop;
+} Flusher;
+
+static void *
+flush_until (void *data)
+{
+  Flusher *flusher = data;
+
+  while (g_atomic_int_get (&flusher->stop) == 0)
+    {
+      g_assert_true (lmt_recorder_flush (flusher->recorder, NULL));
+      g_assert_true (lmt_recorder_attach (flusher->recorder, "{}", NULL, NULL));
+    }
+  return NULL;
+}
+
+/* Nobody waits for a drain that is gone. */
+static void
+test_flush_and_close (Folder *folder, gconstpointer data)
+{
+  for (guint round = 0; round < 200; round++)
+    {
+      Flusher flusher = { record (folder->path), 0 };
+      pthread_t threads[2];
+
+      for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+        pthread_create (&threads[i], NULL, flush_until, &flusher);
+      put (100);
+      g_usleep (round % 4 * 100);
+      g_assert_true (lmt_recorder_close (flusher.recorder, NULL));
+      g_atomic_int_set (&flusher.stop, 1);
+      for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+        pthread_join (threads[i], NULL);
+      lmt_recorder_free (flusher.recorder);
+      expect_numbers (folder->path, 100, 1);
+    }
+}
+
 /* ---------------- processes ---------------- */
+
+static pid_t pretended;
+
+/* Instead of the C library's: a pid that comes again can't be had otherwise. */
+pid_t
+getpid (void)
+{
+  return pretended != 0 ? pretended : (pid_t)syscall (SYS_getpid);
+}
+
+static void
+test_same_pid (Folder *folder, gconstpointer data)
+{
+  LmtRecorder *recorder = record (folder->path);
+  pid_t parent = getpid ();
+  int status;
+  pid_t pid;
+
+  put (100);
+  pid = fork ();
+  if (pid == 0)
+    {
+      pretended = parent; /* as a grandchild's may be once the parent is gone */
+      alarm (20);
+      if (!lmt_recorder_flush (recorder, NULL) || !lmt_recorder_close (recorder, NULL))
+        _exit (2);
+      lmt_recorder_free (recorder);
+      _exit (0);
+    }
+  g_assert_cmpint (waitpid (pid, &status, 0), ==, pid);
+  g_assert_cmpint (status, ==, 0);
+  close_well (recorder);
+  expect_numbers (folder->path, 100, 1);
+}
 
 static void
 test_fork (Folder *folder, gconstpointer data)
@@ -985,10 +1105,13 @@ main (int argc, char **argv)
   ADD ("packed/gz", "t.lct.gz", test_packed);
   ADD ("no-space/plain", NULL, test_no_space);
   ADD ("no-space/zst", "t.lct.zst", test_no_space);
+  ADD ("no-space/stdout", NULL, test_no_space_stdout);
+  ADD ("flush-and-close", NULL, test_flush_and_close);
   /* A process of several threads may not fork under the thread sanitizer. */
   if (g_getenv ("LMT_NO_FORK") == NULL)
     {
       ADD ("fork", NULL, test_fork);
+      ADD ("same-pid", NULL, test_same_pid);
       ADD ("kill/plain", NULL, test_kill);
       ADD ("kill/zst", "t.lct.zst", test_kill);
     }
