@@ -242,6 +242,13 @@ def recording_options(folder):
     names = ["many.lct"] + ["many.lct.%d" % n for n in range(1, metrics["trace"]["files"])]
     true(len(names) > 2)
     equal(sum((calls(os.path.join(folder, name)) for name in names), []), calls(path))
+    # A set that is there is kept, its second file too.
+    second = os.path.join(folder, "set.lct.1")
+    shutil.copy(path, second)
+    run = lmtrace("record", "--workload", data("tiny.json"), "-o", second[:-2], "--trace-rotate", "40KiB")
+    refused(run)
+    contains(run.errors, "set.lct.1: expected a new file, found one")
+    equal(digest(second), digest(path))
     events, metrics = record(folder, data("tiny.json"), "--trace-level", "events", out="events.lct")
     again, _ = record(folder, data("tiny.json"), "--trace-level", "events", out="again.lct")
     equal(digest(events), digest(again))

@@ -34,20 +34,29 @@ struct _WorkRun
 /* ---------------- before ---------------- */
 
 static gboolean
+check_new (const char *path, GError **error)
+{
+  struct stat st;
+
+  if (stat (path, &st) != 0 || !S_ISREG (st.st_mode))
+    return TRUE;
+  g_autofree char *shown = g_filename_display_name (path);
+  g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected a new file, found one (--force overwrites it)", shown);
+  return FALSE;
+}
+
+static gboolean
 check_output (const WorkParams *params, GError **error)
 {
   const char *path = params->flags->trace_output;
-  struct stat st;
+  g_autofree char *next = g_strconcat (path, ".1", NULL);
 
   if (g_str_equal (path, "-"))
     return TRUE;
   if (!lmt_output_check_path (path, error) || !lmt_output_check_inputs ("--trace-output", path, params->inputs, error))
     return FALSE;
-  if (params->force || stat (path, &st) != 0 || !S_ISREG (st.st_mode))
-    return TRUE;
-  g_autofree char *shown = g_filename_display_name (path);
-  g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected a new file, found one (--force overwrites it)", shown);
-  return FALSE;
+  /* Of a rotated set that is there the second file is, too. */
+  return params->force || (check_new (path, error) && (params->flags->trace_rotate == 0 || check_new (next, error)));
 }
 
 static void
