@@ -191,6 +191,18 @@ def test_files(folder):
         expect(words[-2] in done.stderr, done.stderr)
 
 
+def test_stdout(folder):
+    """The trace has stdout for itself: the report goes to stderr, a second stream is refused."""
+    trace, out = os.path.join(DATA, "0.5.6", "basic.lct"), os.path.join(folder, "out.lct")
+    replay(trace, out)
+    words = [LMTRACE, "replay", trace, *LRU, "--speed", "0", "--no-csv", "--trace-level", "storage", "--trace-output", "-"]
+    done = subprocess.run(words, capture_output=True, timeout=200, check=False)
+    expect(done.returncode == 0 and done.stdout == read(out), done.stderr)
+    expect(b"Trace Replay Result" in done.stderr, done.stderr)
+    refused = subprocess.run([*words, "--format", "json"], capture_output=True, text=True, timeout=200, check=False)
+    expect(refused.returncode == 2 and "taken by --trace-output" in refused.stderr, refused.stderr)
+
+
 def test_default_name(folder):
     done = run("replay", os.path.join(DATA, "0.5.6", "tiny.lct"), *LRU, "--speed", "0", "--no-csv", "--format", "json", "--trace-level", "storage",
                env=dict(os.environ, TMPDIR=folder))
