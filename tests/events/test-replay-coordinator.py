@@ -251,6 +251,35 @@ def token_and_socket(folder):
 
 
 @test
+def what_a_manager_holds(folder):
+    """What a replay recorded at level events, delivered: the directory is what its manager held at the end, tier by tier, key by key."""
+    held = 0
+    for trace, flags in (("0.5.6/mix.lct", ["--l2", "dram"]), ("0.5.6/evict.lct", ["--l2", "dram:max_size_gb=0.01"]), ("0.5.7rc3/groups.lct", []),
+                         ("0.5.6/basic.lct", ["--l2", "dram", "--l2-store-policy", "skip_l1"])):
+        out, state = os.path.join(folder, "events.lct"), os.path.join(folder, "state.json")
+        done = lmtrace("replay", os.path.join(DATA, "storage", trace), "--l1-size-gb", "0.05", "--eviction-policy", "LRU", "--speed", "0", "--no-csv", "-q",
+                       "--trace-level", "events", "--trace-output", out, "--trace-instance", "node", "--state-out", state, *flags)
+        equal(done.code, 0, repr(done))
+        with open(state, encoding="utf-8") as f:
+            state = json.load(f)
+        with Coordinator() as coordinator:
+            run = replay(coordinator, out, "--speed", "0")
+            equal(run.code, 0, repr(run))
+            found = {"l1": [], "l2": []}
+            for entry in coordinator.get("/directory/keys?limit=10000")["keys"]:
+                key = entry["key"]
+                name = [key["model_name"], key["kv_rank"], key["object_group_id"], key["chunk_hash_hex"]]
+                for placement in entry["placements"]:
+                    equal(placement["instance_id"], "node")
+                    found[placement["tier"]].append(name + ([key["cache_salt"]] if key["cache_salt"] else []))
+            equal(coordinator.get("/instances"), {"instances": []}, "port 0: neither registered nor deregistered")
+        equal(sorted(found["l1"]), sorted(state["l1_resident"]), trace)
+        equal(sorted(found["l2"]), sorted(key for adapter in state.get("l2", []) for key in adapter["keys"]), trace)
+        held += len(found["l1"]) + len(found["l2"])
+    true(held > 100, held)
+
+
+@test
 def tls(folder):
     key, cert = os.path.join(folder, "key.pem"), os.path.join(folder, "cert.pem")
     try:
