@@ -130,6 +130,14 @@ reply_delete (Forward *forward, gint64 deleted, gint64 skipped)
   coord_reply (forward->request, 200);
 }
 
+/* Bytes without content have no address. */
+static const char *
+text_of (GBytes *body)
+{
+  const char *text = g_bytes_get_data (body, NULL);
+  return text != NULL ? text : "";
+}
+
 static void
 reply_status (Forward *forward, guint status, GBytes *body, const LmtJson *reply)
 {
@@ -142,7 +150,7 @@ reply_status (Forward *forward, guint status, GBytes *body, const LmtJson *reply
     }
   else
     {
-      g_autofree char *text = g_utf8_make_valid (g_bytes_get_data (body, NULL), (gssize)g_bytes_get_size (body));
+      g_autofree char *text = g_utf8_make_valid (text_of (body), (gssize)g_bytes_get_size (body));
       g_string_append (out, "{\"detail\":");
       coord_text_cstring (out, text);
       g_string_append_c (out, '}');
@@ -196,7 +204,7 @@ on_answer (guint status, GBytes *body, const char *error, gpointer data)
   g_autofree char *words = NULL;
 
   if (status != 0)
-    reply = lmt_json_parse (g_bytes_get_data (body, NULL), (gssize)g_bytes_get_size (body), NULL);
+    reply = lmt_json_parse (text_of (body), (gssize)g_bytes_get_size (body), NULL);
   if (status == 0)
     words = g_strdup (error);
   else if (forward->kind != FORWARD_STATUS && (status < 200 || status > 299))

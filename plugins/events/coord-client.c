@@ -6,7 +6,7 @@
 
 enum
 {
-  TIMEOUT_S = 30,
+  TIMEOUT_S = 30, /* of each step, and of the whole */
   MAX_REPLY = 1024 * 1024,
   MAX_CONNECTIONS = 32,
 };
@@ -25,6 +25,8 @@ typedef struct
   GCancellable *cancel;
   gulong cancel_all, cancel_one;
   GCancellable *caller;
+  guint timer;
+  gboolean is_late;
   GByteArray *reply;
   GInputStream *stream;
   guint8 *buffer;
@@ -75,13 +77,14 @@ call_finish (Call *call, guint status, const char *error)
   g_autoptr (GBytes) body = g_byte_array_free_to_bytes (call->reply);
 
   call->client->n_open--;
+  g_clear_handle_id (&call->timer, g_source_remove);
   g_cancellable_disconnect (call->client->all, call->cancel_all);
   if (call->caller != NULL)
     {
       g_cancellable_disconnect (call->caller, call->cancel_one);
       g_object_unref (call->caller);
     }
-  call->done (status, body, error, call->user_data);
+  call->done (status, body, call->is_late ? "no whole reply in time" : error, call->user_data);
   g_clear_object (&call->stream);
   g_clear_object (&call->message);
   g_object_unref (call->cancel);
@@ -137,6 +140,17 @@ on_cancelled (GCancellable *outer, gpointer data)
   g_cancellable_cancel (data);
 }
 
+/* A server that gives a byte now and then keeps within each step's time, for ever. */
+static gboolean
+on_late (gpointer data)
+{
+  Call *call = data;
+  call->timer = 0;
+  call->is_late = TRUE;
+  g_cancellable_cancel (call->cancel);
+  return G_SOURCE_REMOVE;
+}
+
 static gboolean
 fail_later (gpointer data)
 {
@@ -187,6 +201,7 @@ coord_client_send (CoordClient *client, const char *method, const CoordInstance 
       /* cppcheck-suppress memleak */
       return;
     }
+  call->timer = g_timeout_add_seconds (TIMEOUT_S, on_late, call);
   soup_message_add_flags (call->message, SOUP_MESSAGE_NO_REDIRECT);
   if (bytes != NULL)
     soup_message_set_request_body_from_bytes (call->message, "application/json", bytes);

@@ -692,7 +692,7 @@ def prefetch_and_delete(folder):
         equal((reply.status, reply.json), (200, {"instance_id": "s 1", "request_id": "r/1", "chunks": 2, "status": "submitted"}))
         equal(Server.seen, [("POST", "/cache/prefetches", tokens)])
         for status, text, expected in ((200, b'{"chunks":0,"status":"noop"}', (200, "noop")), (500, b"{}", (502, None)), (200, b"[1]", (502, None)),
-                                       (200, b"nope", (502, None)), (302, b"{}", (502, None)), (200, b'{"x":"' + b"y" * (2 << 20) + b'"}', (502, None))):
+                                       (200, b"nope", (502, None)), (302, b"{}", (502, None)), (200, b"", (502, None)), (200, b'{"x":"' + b"y" * (2 << 20) + b'"}', (502, None))):
             Server.replies["POST", "/cache/prefetches"] = (status, text)
             reply = coordinator.post("/cache/prefetches", dict(tokens, instance_id="s 1"))
             equal((reply.status, reply.json.get("status")), expected, repr(reply))
@@ -701,6 +701,9 @@ def prefetch_and_delete(folder):
         Server.replies["GET", "/cache/prefetches/x"] = (404, b"not here")
         reply = coordinator.get("/cache/prefetches/s%201/x")
         equal((reply.status, reply.json), (404, {"detail": "not here"}))
+        Server.replies["GET", "/cache/prefetches/x"] = (404, b"")
+        reply = coordinator.get("/cache/prefetches/s%201/x")
+        equal((reply.status, reply.json), (404, {"detail": ""}))
 
         # deletion: pinned chunks are kept back, unless it is forced; further object groups go along
         chunk = [r["key"] for r in coordinator.post("/directory/lookup", tokens).json["results"]]
