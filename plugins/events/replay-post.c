@@ -466,6 +466,8 @@ tell_failure (ReplayConn *conn, Cut cut, const GError *error, ReplayReply *reply
     reply->reason = g_strdup_printf ("nothing whole within %g s (--timeout)", (double)target->timeout_ns / 1e9);
   else if (cut == CUT_SIGNAL)
     reply->reason = g_strdup ("broken off by a signal");
+  else if (g_error_matches (error, G_TLS_ERROR, G_TLS_ERROR_BAD_CERTIFICATE))
+    reply->reason = g_strdup_printf ("a certificate that is not trusted, or is another host's (--ca-file): %s", error->message);
   else
     reply->reason = replay_clean (error->message, strlen (error->message), SHOWN_MAX);
   reply->cancelled = cut == CUT_SIGNAL;

@@ -113,7 +113,10 @@ static void
 add_place (LmtReport *report, const ReplayRun *run, const ReplayOutcome *outcome)
 {
   LmtSection *section = lmt_report_add_section (report, "stopped", "Stopped", TRUE);
-  lmt_section_add_string (section, "why", "Reason", outcome->failure != NULL ? "the coordinator failed a call" : "a signal");
+  lmt_section_add_string (section, "why", "Reason",
+                          outcome->failure == NULL ? "a signal"
+                          : outcome->kafka         ? "a call failed, or a record was not delivered"
+                                                   : "the coordinator failed a call");
   if (outcome->has_acked)
     {
       const EventsMergeFile *file = events_merge_file (replay_feed_get_merge (run->feed), outcome->acked_file);

@@ -223,8 +223,9 @@ take_failure (Sender *sender, const ReplayJob *job)
   ReplayOutcome *outcome = sender->outcome;
   if (outcome->failure != NULL)
     return;
-  if (job->reply.cancelled && is_interrupted (sender))
-    return; /* the signal is what ended it */
+  /* The signal is what ended it: Kafka's producer drops what waits then. */
+  if ((job->reply.cancelled || job->kafka) && is_interrupted (sender))
+    return;
   g_autofree char *place = describe_sent (sender, &g_array_index (job->sents, ReplaySent, 0), job->kind == JOB_POST);
   g_autofree char *among = job->sents->len > 1 ? g_strdup_printf (" and %u more", job->sents->len - 1) : g_strdup ("");
   g_autofree char *where

@@ -142,6 +142,21 @@ def check_nobody(_mock):
     assert "127.0.0.1:1" in done.stderr and "refused" in done.stderr, done.stderr
 
 
+def check_interrupted(_mock):
+    """A signal is told as one, not as a refusal of what was dropped because of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        position = os.path.join(folder, "position")
+        process = subprocess.Popen([LMTRACE, "replay-events", "single.lct", "--kafka-bootstrap-servers", "127.0.0.1:1", "--timeout", "60s",
+                                    "--position", position, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=DATA)
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 130 and "refused" not in err, f"{process.returncode}: {err}"
+        assert json.loads(out)["metrics"]["stopped"]["why"] == "a signal", out
+        with open(position, encoding="utf-8") as file:
+            assert json.load(file)["per_instance"] == {}, "what was not delivered is not done"
+
+
 def consumer(mock, topic, *more, folder=None):
     return Coordinator("--event-transport", "kafka", "--kafka-bootstrap-servers", mock.servers, "--kafka-topic", topic,
                        "--compat", "lmcache-0.5.6", "--eviction-check-interval", "0", "--health-check-interval", "0", *more, folder=folder)
@@ -330,6 +345,7 @@ def main():
     tap("passing-errors", check_passing_errors, mock)
     tap("refused", check_refused, mock)
     tap("nobody-there", check_nobody, mock)
+    tap("interrupted", check_interrupted, mock)
     for name in VIEW_CASES:
         tap(f"consumed/{name}", check_consumed, mock, name)
     for test in (check_running, check_door, check_bad_records, check_restart, check_fetch_errors, check_flags, check_without_library):
