@@ -13,6 +13,9 @@ events_views_stats (EventsViews *views, EventsStats *stats)
       stats->num_placements += (gint64)views->count[t];
     }
   stats->usage_only = views->num_usage_only;
+  stats->stored_again = views->stored_again;
+  stats->emptied = views->emptied;
+  stats->deleted_unknown = views->deleted_unknown;
   events_tokens_stats (views, stats);
 }
 

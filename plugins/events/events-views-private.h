@@ -193,6 +193,7 @@ struct _EventsViews
   guint64 num_keys;
   guint64 num_bindings;
   guint64 num_usage_only;
+  guint64 stored_again, emptied, deleted_unknown; /* EventsStats */
   guint64 count[EVENTS_N_TIERS];
   EventsWide bytes[EVENTS_N_TIERS];
   guint64 text_bytes; /* tokens, long hashes */

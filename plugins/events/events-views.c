@@ -369,6 +369,8 @@ apply_store (EventsViews *views, const EventsBatch *batch, const EventsEntry *en
     }
   else
     {
+      views->stored_again++;
+      views->emptied += entry->size_bytes == 0 && views->items.at[item].size_bytes > 0;
       set_size (views, item, entry->size_bytes);
       change_origin (views, item, origin);
       const guint32 missing = ~views->items.at[item].flags & (EVENTS_ITEM_DIRECTORY | EVENTS_ITEM_USAGE);
@@ -399,6 +401,7 @@ apply_delete (EventsViews *views, const EventsBatch *batch, guint32 key, guint32
 {
   const guint32 item = seat != 0 ? events_views_item_at (views, key, seat) : 0;
 
+  views->deleted_unknown += item == 0;
   if (item != 0)
     {
       const guint32 flags = views->items.at[item].flags & (EVENTS_ITEM_DIRECTORY | EVENTS_ITEM_USAGE);
@@ -482,7 +485,10 @@ apply_entries (EventsViews *views, const EventsBatch *batch, guint32 instance, g
             }
           const guint32 key = events_key_find (views, &entries[i].key, tags[i]);
           if (key == 0)
-            continue;
+            {
+              views->deleted_unknown += batch->kind == EVENTS_DELETE;
+              continue;
+            }
           if (batch->kind == EVENTS_DELETE)
             apply_delete (views, batch, key, instance, seat);
           else

@@ -72,6 +72,9 @@ typedef struct
   guint64 num_contents, num_chunks, num_claims, num_namespaces, table_size; /* blend */
   guint64 num_bindings;
   guint64 usage_only; /* shared L1 placements a fence took from the directory but not from usage (D11): worth a warning */
+  /* what entries said that a view of its own would not (since the start or the last reset): stores of a placement that was there
+   * already; those of them that gave it size 0; deletes of one that was not there */
+  guint64 stored_again, emptied, deleted_unknown;
 } EventsStats;
 void events_views_stats (EventsViews *views, EventsStats *stats); /* constant time */
 /* `l1_keys_by_instance`, in the order the ids were first seen. */

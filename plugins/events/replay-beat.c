@@ -111,14 +111,21 @@ take_answer (ReplayBeat *self, ReplayConn *conn, ReplayInstance *instance, guint
       self->dropped++;
       warn (self, "dropped", "the coordinator dropped %s at record %llu: %s", beat->shown,
             (unsigned long long)atomic_load (&self->place),
-            self->reregister ? "it is registered again" : "its heartbeats end (--reregister registers again)");
+            self->reregister ? "registering it again" : "its heartbeats end (--reregister registers again)");
       if (self->reregister)
         {
           g_autofree char *body = g_strdup (beat->body);
           call_again (self, conn, body, reply);
           beat = find (self, instance);
-          if (beat != NULL && beat->generation == generation)
-            beat->due_ns = now_ns () + self->interval_ns;
+          if (beat == NULL || beat->generation != generation)
+            return;
+          beat->due_ns = now_ns () + self->interval_ns;
+          if (!replay_reply_is_success (reply) && !reply->cancelled)
+            {
+              g_autofree char *found = replay_reply_describe (reply);
+              self->failed++;
+              warn (self, "dropped", "registering %s again failed: %s", beat->shown, found);
+            }
           return;
         }
       instance->registered = FALSE;

@@ -315,6 +315,13 @@ add_views (Dry *dry, LmtReport *report)
   lmt_section_add_size (section, "l1_bytes", "L1 bytes", (guint64)MAX (stats.bytes[EVENTS_L1], 0));
   lmt_section_add_int (section, "l2_placements", "L2 placements", (gint64)stats.count[EVENTS_L2]);
   lmt_section_add_size (section, "l2_bytes", "L2 bytes", (guint64)MAX (stats.bytes[EVENTS_L2], 0));
+  if (stats.emptied > 0 || stats.deleted_unknown > 0)
+    {
+      g_autofree char *text = g_strdup_printf ("%" G_GUINT64_FORMAT " stores gave what was there the size 0, %" G_GUINT64_FORMAT
+                                               " deletes named what was not there: usage won't be what the servers hold",
+                                               stats.emptied, stats.deleted_unknown);
+      lmt_report_add_foot (report, text);
+    }
   while (at != G_MAXUINT64)
     events_views_keys (dry->views, &filter, &at, 65536, count_private_twice, &twice);
   if (twice > 0)
@@ -358,6 +365,11 @@ make_report (Dry *dry, EventsCompat compat)
   lmt_section_add_string (section, "version", "Coordinator version", compat == EVENTS_COMPAT_056 ? "0.5.6" : "0.5.7");
   lmt_section_add_int (section, "refused", "Batches refused", (gint64)dry->refused);
   lmt_section_add_int (section, "bad", "Bad records left out", (gint64)dry->left_out_bad);
+  EventsStats stats = { 0 };
+  events_views_stats (dry->views, &stats);
+  lmt_section_add_int (section, "stored_again", "Stores of what was there", (gint64)stats.stored_again);
+  lmt_section_add_int (section, "emptied", "Stores that gave it size 0", (gint64)stats.emptied);
+  lmt_section_add_int (section, "deleted_unknown", "Deletes of what was not there", (gint64)stats.deleted_unknown);
   lmt_section_add_int (section, "left_out", "Records left out by selection", (gint64)replay_feed_get_left_out (dry->feed));
   g_autofree char *foot
       = g_strdup_printf ("dry run: nothing was sent; predicted for a coordinator of version %s without prior state",

@@ -157,6 +157,8 @@ call (ReplayCaller *caller, ReplayWorker *worker, ReplayJob *job, const char *me
       if (replay_reply_is_success (&job->reply) || attempt >= caller->config->retries || !may_repeat (caller, &job->reply))
         return;
       *unclear = *unclear || (job->reply.status == 0 && job->reply.sent) || job->reply.status >= 502;
+      if (job->reply.retry_after_ns > BACKOFF_MOST_NS)
+        g_message ("%s %s: told to wait %g s (Retry-After)", method, path, (double)job->reply.retry_after_ns / 1e9);
       if (!wait_for (caller, MAX (backoff, job->reply.retry_after_ns)))
         return;
       job->retried++;

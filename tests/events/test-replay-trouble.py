@@ -183,6 +183,20 @@ def heartbeats_begin_anew_after_a_404(folder):
 
 
 @test
+def registering_again_may_fail(folder):
+    path = made(folder, "n", mark(0, "n"), *[batch(0.2 * i, "n", i + 1) for i in range(4)])
+    gate, registered = Gate(), [0]
+
+    def answer(call):
+        registered[0] += call.path == "/instances"
+        return Reply(503, {"detail": "not now"}) if call.path == "/instances" and registered[0] > 1 else gate.answer(call)
+    server.script(answer, beat=lambda call: Reply(404, {}))
+    run = replay(path, "--speed", "1", "--heartbeat-interval", "0.25", "--reregister")
+    equal(run.code, 0, repr(run))
+    contains(run.errors, "registering n again failed: 503 ")
+
+
+@test
 def a_dropped_instance_is_not_deleted(folder):
     path = made(folder, "n", mark(0, "n"), batch(0, "n", 1), batch(0.6, "n", 2), mark(0.6, "n", "stop"))
     server.script(beat=lambda call: Reply(404, {}))
@@ -637,6 +651,33 @@ def a_pipe_is_read_twice(folder):
     refused(replay("-", "-", stdin=data))
     refused(replay("-", stdin=b"nonsense"))
     equal([n for n in os.listdir(os.environ.get("TMPDIR", "/tmp")) if n.startswith("lmtrace-") and os.path.isfile(os.path.join(os.environ.get("TMPDIR", "/tmp"), n)) and os.stat(os.path.join(os.environ.get("TMPDIR", "/tmp"), n)).st_size == len(data)], [])
+
+
+@test
+def a_dry_run_sees_what_does_not_add_up(folder):
+    def of(seq, kind, size=0):
+        return batch(seq, "n", seq, event_type=kind, entries=[{"key": {"chunk_hash_hex": "aa", "model_name": "m", "kv_rank": 0}, "size_bytes": size}])
+    path = made(folder, "n", of(1, "store", 100), of(2, "store", 100), of(3, "store", 0), of(4, "delete"), of(5, "delete"))
+    run = lmtrace("replay-events", path, "--dry-run")
+    equal(run.code, 0, repr(run))
+    contains(run.text, "1 stores gave what was there the size 0, 1 deletes named what was not there")
+    found = lmtrace("replay-events", path, "--dry-run", "--json").json["metrics"]["prediction"]
+    equal((found["stored_again"], found["emptied"], found["deleted_unknown"]), (2, 1, 1))
+    path = made(folder, "n", of(1, "store", 100), of(2, "store", 50), of(3, "delete"))
+    true("size 0" not in lmtrace("replay-events", path, "--dry-run").text)
+
+
+@test
+def many_deletes_go_as_they_are(folder):
+    """A coordinator that takes fewer says so: place, status and its text are told, nothing is cut up."""
+    entries = [{"key": {"chunk_hash_hex": "%04x" % n, "model_name": "m", "kv_rank": 0}} for n in range(10001)]
+    path = made(folder, "n", batch(1, "n", 1), batch(2, "n", 2, event_type="delete", entries=entries))
+    gate = Gate()
+    server.script(lambda call: Reply(400, {"detail": "at most 10000 keys"}) if len(call.json["batches"][0]["entries"]) > 10000 else gate.answer(call))
+    run = replay(path)
+    equal((run.code, len(server.calls), len(server.calls[1].json["batches"][0]["entries"])), (1, 2, 10001), repr(run))
+    contains(run.errors, "record 2 at offset ")
+    contains(run.errors, "400 Bad Request: {\"detail\": \"at most 10000 keys\"}")
 
 
 @test
