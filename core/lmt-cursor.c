@@ -588,6 +588,17 @@ lmt_cursor_skip_span (LmtCursor *cursor, LmtSpan *value)
 }
 
 gboolean
+lmt_cursor_check_next (LmtCursor *cursor, LmtFault *fault)
+{
+  const guint8 *next = walk (cursor->pos, cursor->end, cursor->pos, 0, TRUE, fault);
+
+  if (next == NULL)
+    return FALSE;
+  cursor->pos = next;
+  return TRUE;
+}
+
+gboolean
 lmt_cursor_check (LmtSpan span, LmtFault *fault)
 {
   const guint8 *end = span.data + span.len;

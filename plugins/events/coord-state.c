@@ -2,6 +2,8 @@
 /* Files: the checkpoint of views and streams, the metadata of pins and quotas; and the timers of all background work. */
 #include "coord.h"
 
+#include <glib-unix.h>
+
 enum
 {
   BLOCKED_EVERY_MS = 500, /* how often the loop is asked whether it comes late */
@@ -36,17 +38,30 @@ coord_state_load (Coord *coord)
     }
 }
 
+static gboolean
+note_checkpoint (Coord *coord, gboolean written)
+{
+  coord->checkpoint.passes++;
+  if (written)
+    coord->checkpoint.last_success = (double)g_get_real_time () / 1e6;
+  else
+    coord->checkpoint.failed++;
+  return written;
+}
+
+void
+coord_state_abandon (Coord *coord)
+{
+  g_clear_handle_id (&coord->checkpoint_watch, g_source_remove);
+  g_clear_pointer (&coord->checkpoint_child, events_checkpoint_abandon);
+}
+
+/* In line: what is asked for or is the last one has to be there afterwards. */
 gboolean
 coord_state_checkpoint (Coord *coord, GError **error)
 {
-  coord->checkpoint.passes++;
-  if (!events_checkpoint_write (coord->views, coord->offsets, coord->config->checkpoint_path, error))
-    {
-      coord->checkpoint.failed++;
-      return FALSE;
-    }
-  coord->checkpoint.last_success = (double)g_get_real_time () / 1e6;
-  return TRUE;
+  coord_state_abandon (coord); /* it would be older */
+  return note_checkpoint (coord, events_checkpoint_write (coord->views, coord->offsets, coord->config->checkpoint_path, error));
 }
 
 void
@@ -87,12 +102,33 @@ on_evict (gpointer data)
 }
 
 static gboolean
+on_checkpoint_done (gint fd, GIOCondition condition, gpointer data)
+{
+  Coord *coord = data;
+  g_autoptr (GError) error = NULL;
+
+  (void)fd;
+  (void)condition;
+  coord->checkpoint_watch = 0;
+  if (!note_checkpoint (coord, events_checkpoint_finish (g_steal_pointer (&coord->checkpoint_child), &error)))
+    g_warning ("The checkpoint could not be written: %s", error->message);
+  return G_SOURCE_REMOVE;
+}
+
+/* A process of its own writes it, so that nobody waits for the disk; one that still writes is left to it. */
+static gboolean
 on_checkpoint (gpointer data)
 {
   Coord *coord = data;
   g_autoptr (GError) error = NULL;
 
-  if (!coord_state_checkpoint (coord, &error))
+  if (coord->checkpoint_child != NULL)
+    return G_SOURCE_CONTINUE;
+  coord->checkpoint_child = events_checkpoint_start (coord->views, coord->offsets, coord->config->checkpoint_path);
+  if (coord->checkpoint_child != NULL)
+    coord->checkpoint_watch
+        = g_unix_fd_add (events_checkpoint_child_fd (coord->checkpoint_child), G_IO_IN | G_IO_HUP, on_checkpoint_done, coord);
+  else if (!coord_state_checkpoint (coord, &error))
     g_warning ("The checkpoint could not be written: %s", error->message);
   return G_SOURCE_CONTINUE;
 }
@@ -135,4 +171,5 @@ coord_state_stop_timers (Coord *coord)
   guint *timers[] = { &coord->sweep_timer, &coord->evict_timer, &coord->checkpoint_timer, &coord->blocked_timer };
   for (guint i = 0; i < G_N_ELEMENTS (timers); i++)
     g_clear_handle_id (timers[i], g_source_remove);
+  coord_state_abandon (coord);
 }

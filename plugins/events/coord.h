@@ -122,6 +122,8 @@ struct _Coord
 
   guint sweep_timer, evict_timer, checkpoint_timer, blocked_timer;
   CoordLoop sweep, evict, checkpoint;
+  EventsCheckpointChild *checkpoint_child; /* (nullable): who writes just now */
+  guint checkpoint_watch;
   guint64 checkpoint_failures;
   double last_checkpoint; /* Unix seconds; 0: none yet */
 
@@ -316,6 +318,7 @@ void coord_evict_pass (Coord *coord);
 
 void coord_state_load (Coord *coord);
 gboolean coord_state_checkpoint (Coord *coord, GError **error);
+void coord_state_abandon (Coord *coord);       /* the process that writes a checkpoint just now */
 void coord_state_save_metadata (Coord *coord); /* after each change of a pin or quota; a failure is logged */
 void coord_state_start_timers (Coord *coord);
 void coord_state_stop_timers (Coord *coord);

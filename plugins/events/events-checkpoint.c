@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writing a checkpoint: the reference's file (events.md 11), with one section of our own. */
+#ifndef _GNU_SOURCE
+#  define _GNU_SOURCE /* pipe2() */
+#endif
 #include "events-views-private.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <lmtrace/lmt-pack.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum
@@ -403,26 +412,27 @@ put_all (EventsViews *views, const GArray *offsets, LmtPack *pack)
   put_own (views, pack);
 }
 
-static gboolean
-fail (const char *path, const char *what, int problem, GError **error)
-{
-  g_set_error (error, G_FILE_ERROR, (gint)g_file_error_from_errno (problem), "%s: cannot %s: %s", path, what,
-               g_strerror (problem));
-  return FALSE;
-}
+/* ---- the file ---- */
 
-gboolean
-events_checkpoint_write (EventsViews *views, GArray *offsets, const char *path, GError **error)
+typedef struct
 {
-  g_autofree char *temporary = g_strconcat (path, ".tmp", NULL);
-  g_autofree char *folder = g_path_get_dirname (path);
-  Out out = { .fd = -1 };
+  gint32 problem; /* errno; 0: written */
+  gint32 replacing;
+} Outcome;
 
-  (void)g_mkdir_with_parents (folder, 0777); /* open() says what is wrong */
-  out.fd = g_open (temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+/* No lock, no GObject, and memory only where a string is longer than @buffer: what a forked process of a program with threads may
+ * do. */
+static Outcome
+write_file (EventsViews *views, const GArray *offsets, const char *temporary, const char *path, guint8 *buffer)
+{
+  Out out = { .fd = open (temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) };
+
   if (out.fd < 0)
-    return fail (temporary, "create", errno, error);
-  lmt_pack_init_fixed (&out.pack, g_malloc (BUFFER), BUFFER);
+    {
+      g_free (buffer);
+      return (Outcome){ errno, FALSE };
+    }
+  lmt_pack_init_fixed (&out.pack, buffer, BUFFER);
   out.pack.grow = make_room;
   put_all (views, offsets, &out.pack);
   flush (&out);
@@ -431,16 +441,147 @@ events_checkpoint_write (EventsViews *views, GArray *offsets, const char *path, 
   if (close (out.fd) < 0 && out.problem == 0)
     out.problem = errno;
   g_free (out.pack.data);
-  if (out.problem != 0)
+  if (out.problem == 0 && rename (temporary, path) == 0)
+    return (Outcome){ 0, FALSE };
+  const Outcome outcome = { out.problem != 0 ? out.problem : errno, out.problem == 0 };
+  (void)unlink (temporary);
+  return outcome;
+}
+
+static gboolean
+tell (Outcome outcome, const char *path, GError **error)
+{
+  if (outcome.problem == 0)
+    return TRUE;
+  g_set_error (error, G_FILE_ERROR, (gint)g_file_error_from_errno (outcome.problem), "%s%s: cannot %s: %s", path,
+               outcome.replacing ? "" : ".tmp", outcome.replacing ? "replace" : "write", g_strerror (outcome.problem));
+  return FALSE;
+}
+
+static char *
+prepare (const char *path)
+{
+  g_autofree char *folder = g_path_get_dirname (path);
+
+  (void)g_mkdir_with_parents (folder, 0777); /* open() says what is wrong */
+  return g_strconcat (path, ".tmp", NULL);
+}
+
+gboolean
+events_checkpoint_write (EventsViews *views, GArray *offsets, const char *path, GError **error)
+{
+  g_autofree char *temporary = prepare (path);
+
+  return tell (write_file (views, offsets, temporary, path, g_malloc (BUFFER)), path, error);
+}
+
+/* ---- the same, written by a process of its own ---- */
+
+struct _EventsCheckpointChild
+{
+  pid_t pid;
+  int fd; /* what it says comes here */
+  char *path;
+};
+
+/* Sockets of the parent: it may end before its child and be started again. */
+static void
+close_others (int keep)
+{
+#ifdef SYS_close_range
+  if (syscall (SYS_close_range, 3u, (guint)keep - 1, 0u) == 0 || keep == 3)
+    if (syscall (SYS_close_range, (guint)keep + 1, G_MAXUINT, 0u) == 0)
+      return;
+#endif
+  const glong most = sysconf (_SC_OPEN_MAX);
+  for (int fd = 3; fd < CLAMP (most, 1024, 1 << 16); fd++)
+    if (fd != keep)
+      (void)close (fd);
+}
+
+static void G_GNUC_NORETURN
+be_child (EventsViews *views, const GArray *offsets, const char *temporary, const char *path, guint8 *buffer, int fd,
+          pid_t parent)
+{
+  /* A coordinator that was started again writes the same file. */
+  (void)prctl (PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid () != parent)
+    _exit (1);
+  close_others (fd);
+  const Outcome outcome = write_file (views, offsets, temporary, path, buffer);
+  _exit (write (fd, &outcome, sizeof outcome) == sizeof outcome && outcome.problem == 0 ? 0 : 1);
+}
+
+EventsCheckpointChild *
+events_checkpoint_start (EventsViews *views, GArray *offsets, const char *path)
+{
+  g_autofree char *temporary = prepare (path);
+  guint8 *buffer = g_malloc (BUFFER);
+  const pid_t parent = getpid ();
+  sigset_t all, before;
+  int pipe_fds[2];
+  pid_t pid = -1;
+
+  if (pipe2 (pipe_fds, O_CLOEXEC) == 0)
     {
-      (void)g_unlink (temporary);
-      return fail (temporary, "write", out.problem, error);
+      sigfillset (&all); /* signals to the group are the parent's affair */
+      pthread_sigmask (SIG_SETMASK, &all, &before);
+      pid = fork ();
+      if (pid == 0)
+        be_child (views, offsets, temporary, path, buffer, pipe_fds[1], parent);
+      pthread_sigmask (SIG_SETMASK, &before, NULL);
+      close (pipe_fds[1]);
+      if (pid < 0)
+        close (pipe_fds[0]);
     }
-  if (g_rename (temporary, path) < 0)
-    {
-      const int problem = errno;
-      (void)g_unlink (temporary);
-      return fail (path, "replace", problem, error);
-    }
-  return TRUE;
+  g_free (buffer);
+  if (pid < 0)
+    return NULL;
+  EventsCheckpointChild *child = g_new0 (EventsCheckpointChild, 1);
+  *child = (EventsCheckpointChild){ .pid = pid, .fd = pipe_fds[0], .path = g_strdup (path) };
+  return child;
+}
+
+int
+events_checkpoint_child_fd (const EventsCheckpointChild *child)
+{
+  return child->fd;
+}
+
+static void
+free_child (EventsCheckpointChild *child)
+{
+  while (waitpid (child->pid, NULL, 0) < 0 && errno == EINTR)
+    continue;
+  close (child->fd);
+  g_free (child->path);
+  g_free (child);
+}
+
+gboolean
+events_checkpoint_finish (EventsCheckpointChild *child, GError **error)
+{
+  Outcome outcome;
+  gssize n;
+  gboolean written;
+
+  while ((n = read (child->fd, &outcome, sizeof outcome)) < 0 && errno == EINTR)
+    continue;
+  written = n == sizeof outcome && tell (outcome, child->path, error);
+  if (n != sizeof outcome)
+    g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_FAILED, "%s: the process that was writing it ended before it was done",
+                 child->path);
+  free_child (child);
+  return written;
+}
+
+void
+events_checkpoint_abandon (EventsCheckpointChild *child)
+{
+  if (child == NULL)
+    return;
+  g_autofree char *temporary = g_strconcat (child->path, ".tmp", NULL);
+  (void)kill (child->pid, SIGKILL);
+  free_child (child);
+  (void)g_unlink (temporary);
 }

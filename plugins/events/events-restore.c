@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <lmtrace/lmt-cursor.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,7 +18,9 @@ enum
 {
   HEAD = 12,
   TAKE_PART = 1 << 30, /* of one read() */
-  MEMBERS = 3,         /* of a section, at most */
+  DROP_PART = 16 << 20,
+  AHEAD = 16,  /* so many keys before they are needed their slots are fetched */
+  MEMBERS = 3, /* of a section, at most */
 };
 
 /* One walk over a section. @take: FALSE while it is only looked at. */
@@ -27,9 +30,11 @@ typedef struct
   const LmtSpan *members; /* of the section, by their place in the table; data NULL: not there */
   LmtCursor in;
   gboolean take;
+  gboolean may_drop;     /* the file's bytes are in pages of their own: those that were taken over are given back */
+  const guint8 *dropped; /* so far; NULL: nothing of this member yet */
   GArray *offsets;
-  guint32 *keys; /* of the directory's section, by position */
-  guint32 n_keys;
+  GArray *keys;         /* guint32 of the directory's keys, by position: tags of their hashes, then their numbers */
+  guint32 last;         /* key of usage's last row: the next one's is mostly the next */
   guint32 left_out;     /* of usage */
   const char *expected; /* set where it isn't what it should be */
 } Walk;
@@ -99,6 +104,22 @@ read_tier (Walk *walk, guint32 *tier)
   return LMT_SPAN_IS (text, "l1") || LMT_SPAN_IS (text, "l2") || wrong (walk, "tier l1 or l2");
 }
 
+/* So that file and views aren't both there as a whole. */
+static void
+drop_taken (Walk *walk)
+{
+  const gsize page = (gsize)sysconf (_SC_PAGESIZE);
+
+  if (!walk->take || !walk->may_drop)
+    return;
+  if (walk->dropped == NULL)
+    walk->dropped = (const guint8 *)(((guintptr)walk->in.pos + page - 1) / page * page);
+  if (walk->in.pos < walk->dropped + DROP_PART)
+    return;
+  (void)madvise ((guint8 *)walk->dropped, DROP_PART, MADV_DONTNEED);
+  walk->dropped += DROP_PART;
+}
+
 /* To the elements of the section's member number @which, whose name is @name. */
 static gboolean
 enter_array (Walk *walk, guint which, const char *name, guint32 *n)
@@ -106,6 +127,7 @@ enter_array (Walk *walk, guint which, const char *name, guint32 *n)
   if (walk->members[which].data == NULL)
     return wrong (walk, name);
   lmt_cursor_init (&walk->in, walk->members[which]);
+  walk->dropped = NULL;
   return lmt_cursor_read_array (&walk->in, n) || wrong (walk, "an array");
 }
 
@@ -115,6 +137,7 @@ enter_map (Walk *walk, guint which, const char *name, guint32 *n)
   if (walk->members[which].data == NULL)
     return wrong (walk, name);
   lmt_cursor_init (&walk->in, walk->members[which]);
+  walk->dropped = NULL;
   return lmt_cursor_read_map (&walk->in, n) || wrong (walk, "a map");
 }
 
@@ -280,26 +303,35 @@ walk_directory_key (Walk *walk, guint32 position)
   EventsKey key;
   double last_access;
   gint64 accesses;
-  guint32 n, number = 0;
+  guint32 n, number = 0, tag;
 
   if (!read_array (walk, 4, 4, &n, "a key's record of 4") || !read_key (walk, &key))
     return FALSE;
+  if (!walk->take)
+    {
+      tag = events_hash_tag (views, key.hash);
+      g_array_append_val (walk->keys, tag);
+    }
   if (!lmt_cursor_read_double (&walk->in, &last_access))
     return wrong (walk, "a time");
   if (!read_int (walk, 0, &accesses, "a count") || !lmt_cursor_read_array (&walk->in, &n))
     return wrong (walk, "placements");
   if (walk->take)
     {
-      number = take_key (walk, &key);
+      const EventsSlots *table = &views->chunk_slots;
+      if (position + AHEAD < walk->keys->len)
+        __builtin_prefetch (&table->slots[events_slots_first (table, g_array_index (walk->keys, guint32, position + AHEAD))]);
+      number = events_key_take (views, &key, g_array_index (walk->keys, guint32, position));
       if (views->keys.at[number].order == 0)
         events_views_list_key (views, number);
       views->keys.at[number].accesses = accesses;
       views->keys.at[number].last_access = last_access;
-      walk->keys[position] = number;
+      g_array_index (walk->keys, guint32, position) = number;
     }
   for (guint32 i = 0; i < n; i++)
     if (!walk_placement (walk, number))
       return FALSE;
+  drop_taken (walk);
   return TRUE;
 }
 
@@ -332,6 +364,7 @@ walk_binding (Walk *walk)
     return wrong (walk, "tokens of 4 bytes each");
   if (walk->take)
     take_tokens (walk, hash, offset, bytes);
+  drop_taken (walk);
   return TRUE;
 }
 
@@ -374,10 +407,10 @@ walk_index (Walk *walk)
   for (guint32 i = 0; i < n; i++)
     {
       gint64 position;
-      if (!read_int (walk, 0, &position, "a key's position") || position >= walk->n_keys)
+      if (!read_int (walk, 0, &position, "a key's position") || position >= walk->keys->len)
         return wrong (walk, "the position of a key that is there");
       if (walk->take)
-        take_index (walk, instance, walk->keys[position]);
+        take_index (walk, instance, g_array_index (walk->keys, guint32, position));
     }
   return TRUE;
 }
@@ -404,9 +437,8 @@ walk_directory (Walk *walk)
 
   if (!enter_array (walk, 0, "keys", &n) || !fits (walk, n, walk->views->config.max_keys, "no more keys than the limit"))
     return FALSE;
-  walk->n_keys = n;
   if (walk->take)
-    walk->keys = g_new0 (guint32, (gsize)n + 1);
+    events_slots_reserve (&walk->views->chunk_slots, n);
   for (guint32 i = 0; i < n; i++)
     if (!walk_directory_key (walk, i))
       return FALSE;
@@ -427,6 +459,26 @@ walk_directory (Walk *walk)
 
 /* ---- usage ---- */
 
+/* The number of @key or 0. Rows of usage stand nearly in the order of the directory's keys: looked for there first. */
+static guint32
+find_near (Walk *walk, const EventsKey *key)
+{
+  EventsViews *views = walk->views;
+  const guint32 next = walk->last + 1;
+
+  if (next < views->keys.n && views->keys.at[next].order != 0)
+    {
+      const EventsKeyRecord *record = &views->keys.at[next];
+      if (events_span_equal (events_chunk_hash (&views->chunks.at[record->chunk]), key->hash)
+          && record->space == events_space_find (views, key->model, key->salt, key->kv_rank, key->group))
+        return walk->last = next;
+    }
+  const guint32 found = events_key_find (views, key, events_hash_tag (views, key->hash));
+  if (found != 0)
+    walk->last = found;
+  return found;
+}
+
 /* What the directory knows, too, has the directory's size. What it doesn't know is usage's alone; but never memory of a process:
  * nothing would ever take that away. */
 static void
@@ -434,30 +486,28 @@ take_usage (Walk *walk, const EventsKey *key, const EventsPlacement *placement)
 {
   EventsViews *views = walk->views;
 
+  guint32 instance = 0;
+  const guint32 known = find_near (walk, key);
+  const guint32 seat = placement->shared || events_instance_find (views, placement->instance, &instance) != NULL
+                           ? events_seat_find (views, instance, placement->tier, placement->backend)
+                           : 0;
+  const guint32 there = known != 0 && seat != 0 ? events_views_item_at (views, known, seat) : 0;
+
+  if (there != 0)
+    {
+      if (!(views->items.at[there].flags & EVENTS_ITEM_USAGE))
+        events_views_count_item (views, there, EVENTS_ITEM_USAGE, 1);
+      return;
+    }
   if (!placement->shared && placement->tier == EVENTS_L1)
     {
-      guint32 instance;
-      const guint32 number = events_key_find (views, key, events_hash_tag (views, key->hash));
-      const guint32 seat = events_instance_find (views, placement->instance, &instance) != NULL
-                               ? events_seat_find (views, instance, EVENTS_L1, placement->backend)
-                               : 0;
-      const guint32 item = number != 0 && seat != 0 ? events_views_item_at (views, number, seat) : 0;
-      if (item == 0)
-        walk->left_out++;
-      else if (!(views->items.at[item].flags & EVENTS_ITEM_USAGE))
-        events_views_count_item (views, item, EVENTS_ITEM_USAGE, 1);
+      walk->left_out++;
       return;
     }
   const guint32 origin = take_origin (walk, placement);
   const guint32 number = take_key (walk, key);
-  guint32 item = events_views_item_at (views, number, views->origins.at[origin].seat);
-  if (item == 0)
-    {
-      item = events_item_new (views, number, origin, placement->size_bytes);
-      views->num_usage_only++;
-    }
-  if (!(views->items.at[item].flags & EVENTS_ITEM_USAGE))
-    events_views_count_item (views, item, EVENTS_ITEM_USAGE, 1);
+  events_views_count_item (views, events_item_new (views, number, origin, placement->size_bytes), EVENTS_ITEM_USAGE, 1);
+  views->num_usage_only++;
   events_origin_unref (views, origin);
 }
 
@@ -475,6 +525,7 @@ walk_usage_row (Walk *walk)
   placement.shared = placement.instance.len == 0;
   if (walk->take)
     take_usage (walk, &key, &placement);
+  drop_taken (walk);
   return TRUE;
 }
 
@@ -621,51 +672,69 @@ typedef struct
   LmtSpan members[MEMBERS];
 } Found;
 
+/* A key of a map. @text: empty where it is none. */
+static gboolean
+check_name (LmtCursor *in, LmtSpan *text, LmtFault *fault)
+{
+  LmtCursor name = *in;
+
+  if (!lmt_cursor_check_next (in, fault))
+    return FALSE;
+  if (!lmt_cursor_read_str (&name, text))
+    *text = (LmtSpan){ (const guint8 *)"", 0 };
+  return TRUE;
+}
+
 /* The last of members of a name counts, as in any map of Python's; what else stands there is passed over. */
 static gboolean
-find_members (LmtCursor *in, const Section *section, Found *found)
+find_members (LmtCursor *in, const Section *section, Found *found, LmtFault *fault)
 {
   guint32 n;
 
   *found = (Found){ .value = { in->pos, 0 } };
   if (!lmt_cursor_read_map (in, &n))
-    return lmt_cursor_skip_span (in, &found->value);
+    {
+      if (!lmt_cursor_check_next (in, fault))
+        return FALSE;
+      n = 0;
+    }
   for (guint32 i = 0; i < n; i++)
     {
-      LmtSpan text = { NULL, 0 }, value;
-      const gboolean is_text = lmt_cursor_read_str (in, &text);
-      if ((!is_text && !lmt_cursor_skip (in)) || !lmt_cursor_skip_span (in, &value))
+      LmtSpan name, value;
+      if (!check_name (in, &name, fault))
         return FALSE;
-      for (guint m = 0; is_text && m < MEMBERS && section->members[m] != NULL; m++)
-        if (lmt_span_equal_str (text, section->members[m], strlen (section->members[m])))
+      value.data = in->pos;
+      if (!lmt_cursor_check_next (in, fault))
+        return FALSE;
+      value.len = (gsize)(in->pos - value.data);
+      for (guint m = 0; m < MEMBERS && section->members[m] != NULL; m++)
+        if (lmt_span_equal_str (name, section->members[m], strlen (section->members[m])))
           found->members[m] = value;
     }
   found->value.len = (gsize)(in->pos - found->value.data);
   return TRUE;
 }
 
+/* FALSE: @in isn't exactly one msgpack map. */
 static gboolean
-find_sections (LmtSpan map, Found found[G_N_ELEMENTS (sections)])
+find_sections (LmtCursor *in, Found found[G_N_ELEMENTS (sections)], LmtFault *fault)
 {
-  LmtCursor in;
   guint32 n;
 
-  lmt_cursor_init (&in, map);
-  if (!lmt_cursor_read_map (&in, &n))
+  if (!lmt_cursor_read_map (in, &n))
     return FALSE;
   for (guint32 i = 0; i < n; i++)
     {
-      LmtSpan text = { NULL, 0 };
-      const gboolean is_text = lmt_cursor_read_str (&in, &text);
+      LmtSpan name;
       guint s = 0;
-      if (!is_text && !lmt_cursor_skip (&in))
+      if (!check_name (in, &name, fault))
         return FALSE;
-      while (s < G_N_ELEMENTS (sections) && !(is_text && lmt_span_equal_str (text, sections[s].name, strlen (sections[s].name))))
+      while (s < G_N_ELEMENTS (sections) && !lmt_span_equal_str (name, sections[s].name, strlen (sections[s].name)))
         s++;
-      if (s < G_N_ELEMENTS (sections) ? !find_members (&in, &sections[s], &found[s]) : !lmt_cursor_skip (&in))
+      if (s < G_N_ELEMENTS (sections) ? !find_members (in, &sections[s], &found[s], fault) : !lmt_cursor_check_next (in, fault))
         return FALSE;
     }
-  return TRUE;
+  return lmt_cursor_at_end (in);
 }
 
 static void add_note (GString *note, const char *format, ...) G_GNUC_PRINTF (2, 3);
@@ -682,10 +751,14 @@ add_note (GString *note, const char *format, ...)
 }
 
 static gboolean
-restore_section (EventsViews *views, GArray *offsets, const Found *found, guint which, GString *note)
+restore_section (EventsViews *views, GArray *offsets, const Found *found, guint which, gboolean may_drop, GString *note)
 {
   const LmtSpan value = found->value;
-  Walk walk = { .views = views, .offsets = offsets, .members = found->members };
+  Walk walk = { .views = views,
+                .may_drop = may_drop,
+                .offsets = offsets,
+                .members = found->members,
+                .keys = g_array_new (FALSE, FALSE, sizeof (guint32)) };
 
   for (guint pass = 0; pass < 2; pass++)
     {
@@ -695,11 +768,11 @@ restore_section (EventsViews *views, GArray *offsets, const Found *found, guint 
         {
           add_note (note, "section %s at byte %" G_GSIZE_FORMAT ": expected %s: left out", sections[which].name,
                     (gsize)(walk.in.pos - value.data), walk.expected);
-          g_free (walk.keys);
+          g_array_unref (walk.keys);
           return FALSE;
         }
     }
-  g_free (walk.keys);
+  g_array_unref (walk.keys);
   if (walk.left_out > 0)
     add_note (note, "section %s: %u L1 placements that the directory doesn't know: left out", sections[which].name,
               walk.left_out);
@@ -707,11 +780,11 @@ restore_section (EventsViews *views, GArray *offsets, const Found *found, guint 
 }
 
 static gboolean
-check_file (LmtSpan file, GString *note)
+check_file (LmtSpan file, Found found[G_N_ELEMENTS (sections)], GString *note)
 {
   static const guint8 magic[8] = { 'L', 'M', 'C', 'K', 'P', 'T', 0, 0 };
-  LmtSpan map;
   LmtFault fault = { 0 };
+  LmtCursor in;
   guint32 version;
 
   if (file.data == NULL || file.len < HEAD)
@@ -722,21 +795,22 @@ check_file (LmtSpan file, GString *note)
     {
       memcpy (&version, file.data + 8, sizeof version);
       version = GUINT32_FROM_LE (version);
-      map = (LmtSpan){ file.data + HEAD, file.len - HEAD };
+      lmt_cursor_init (&in, (LmtSpan){ file.data + HEAD, file.len - HEAD });
       if (version != 1)
         add_note (note, "expected checkpoint version 1, found %u", version);
-      else if (!lmt_cursor_check (map, &fault))
-        add_note (note, "the content is no whole msgpack value");
-      else if ((map.data[0] & 0xf0) != 0x80 && map.data[0] != 0xde && map.data[0] != 0xdf)
+      else if (lmt_cursor_peek (&in) != LMT_TYPE_MAP && lmt_cursor_check_next (&in, &fault) && lmt_cursor_at_end (&in))
         add_note (note, "expected a map of sections");
+      else if (!find_sections (&in, found, &fault))
+        add_note (note, "the content is no whole msgpack value");
       else
         return TRUE;
     }
   return FALSE;
 }
 
-gboolean
-events_checkpoint_load (EventsViews *views, GArray *offsets, LmtSpan file, char **note)
+/* @may_drop: @file is a mapping of zeroed pages, whose bytes nobody needs any more. */
+static gboolean
+load (EventsViews *views, GArray *offsets, LmtSpan file, gboolean may_drop, char **note)
 {
   GString *text = g_string_new (NULL);
   Found found[G_N_ELEMENTS (sections)] = { 0 };
@@ -744,14 +818,20 @@ events_checkpoint_load (EventsViews *views, GArray *offsets, LmtSpan file, char 
 
   if (views->num_keys > 0 || views->items.n > 1 || events_gate_n_streams (views->gate) > 0)
     add_note (text, "the views aren't empty");
-  else if (check_file (file, text) && find_sections ((LmtSpan){ file.data + HEAD, file.len - HEAD }, found))
+  else if (check_file (file, found, text))
     for (guint i = 0; i < G_N_ELEMENTS (sections); i++)
       if (found[i].value.data != NULL)
-        taken += restore_section (views, offsets, &found[i], i, text);
+        taken += restore_section (views, offsets, &found[i], i, may_drop, text);
   if (taken == 0 && text->len == 0)
     add_note (text, "no section that is known here");
   *note = g_string_free (text, text->len == 0);
   return taken > 0;
+}
+
+gboolean
+events_checkpoint_load (EventsViews *views, GArray *offsets, LmtSpan file, char **note)
+{
+  return load (views, offsets, file, FALSE, note);
 }
 
 static gboolean
@@ -774,7 +854,9 @@ read_file (const char *path, guint8 **data, gsize *len, GString *note)
       return FALSE;
     }
   *len = (gsize)st.st_size;
-  *data = g_try_malloc (*len + 1);
+  *data = mmap (NULL, *len + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (*data == MAP_FAILED)
+    *data = NULL;
   while (*data != NULL && done < *len)
     {
       const gssize n = read (fd, *data + done, MIN (*len - done, (gsize)TAKE_PART));
@@ -796,17 +878,19 @@ gboolean
 events_checkpoint_read (EventsViews *views, GArray *offsets, const char *path, char **note)
 {
   g_autoptr (GString) text = g_string_new (NULL);
-  g_autofree guint8 *data = NULL;
+  guint8 *data = NULL;
   g_autofree char *inner = NULL;
   gsize len = 0;
   gboolean taken = FALSE;
 
   if (read_file (path, &data, &len, text))
     {
-      taken = events_checkpoint_load (views, offsets, (LmtSpan){ data, len }, &inner);
+      taken = load (views, offsets, (LmtSpan){ data, len }, TRUE, &inner);
       if (inner != NULL)
         add_note (text, "%s", inner);
     }
+  if (data != NULL)
+    munmap (data, len + 1);
   *note = text->len > 0 ? g_strdup_printf ("%s: %s", path, text->str) : NULL;
   return taken;
 }

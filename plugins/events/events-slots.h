@@ -46,21 +46,37 @@ events_slots_put_quietly (guint64 *slots, guint64 n, guint64 slot)
   slots[at] = slot;
 }
 
+static inline void
+events_slots_resize (EventsSlots *table, guint64 wanted)
+{
+  guint64 *slots = lmt_pages_renew (guint64, NULL, 0, wanted);
+
+  for (guint64 i = 0; i < table->n; i++)
+    if (table->slots[i] != 0)
+      events_slots_put_quietly (slots, wanted, table->slots[i]);
+  lmt_pages_free (table->slots, table->n * sizeof (guint64));
+  table->slots = slots;
+  table->n = wanted;
+}
+
+/* Room for @more records, so that none of them makes it grow. */
+static inline void
+events_slots_reserve (EventsSlots *table, guint64 more)
+{
+  guint64 wanted = MAX (table->n, 64);
+
+  while ((table->used + more) * 4 > wanted * 3)
+    wanted *= 2;
+  if (wanted > table->n)
+    events_slots_resize (table, wanted);
+}
+
 /* At most 3 of 4 slots are used. */
 static inline void
 events_slots_insert (EventsSlots *table, guint32 tag, guint32 number)
 {
   if ((table->used + 1) * 4 > table->n * 3)
-    {
-      const guint64 wanted = table->n > 0 ? table->n * 2 : 64;
-      guint64 *slots = lmt_pages_renew (guint64, NULL, 0, wanted);
-      for (guint64 i = 0; i < table->n; i++)
-        if (table->slots[i] != 0)
-          events_slots_put_quietly (slots, wanted, table->slots[i]);
-      lmt_pages_free (table->slots, table->n * sizeof (guint64));
-      table->slots = slots;
-      table->n = wanted;
-    }
+    events_slots_resize (table, table->n > 0 ? table->n * 2 : 64);
   events_slots_put_quietly (table->slots, table->n, (guint64)tag << 32 | number);
   table->used++;
 }

@@ -96,6 +96,8 @@ events_views_squeeze (EventsViews *views)
 {
   guint64 n = 1;
 
+  if (views->order_n == views->num_keys + 1)
+    return;
   for (guint64 i = 1; i < views->order_n; i++)
     if (views->order[i] != 0)
       {

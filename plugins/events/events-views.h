@@ -167,6 +167,18 @@ typedef struct
   gint64 offset; /* last one applied */
 } EventsKafkaOffset;
 gboolean events_checkpoint_write (EventsViews *views, GArray *offsets, const char *path, GError **error);
+/**
+ * EventsCheckpointChild: a process that writes the views as they were when it was started, while this one goes on: the pause is
+ * that of a fork(), whatever the file and the disk take. One at a time for a path, and no events_checkpoint_write() beside it. It
+ * ends with its parent's thread.
+ */
+typedef struct _EventsCheckpointChild EventsCheckpointChild;
+EventsCheckpointChild *events_checkpoint_start (EventsViews *views, GArray *offsets, const char *path); /* NULL: no process */
+int events_checkpoint_child_fd (const EventsCheckpointChild *child); /* can be read as soon as it is done */
+/* Waits for its end. Frees @child. */
+gboolean events_checkpoint_finish (EventsCheckpointChild *child, GError **error);
+void events_checkpoint_abandon (
+    EventsCheckpointChild *child); /* (nullable): ends it; the file stays the former one, or is the new one */
 /* Into views that hold nothing. Never fatal: FALSE = start cold, @note (out, transfer full, nullable) says why; a bad section is
  * skipped alone and noted. */
 gboolean events_checkpoint_read (EventsViews *views, GArray *offsets, const char *path, char **note);

@@ -115,6 +115,12 @@ checkpoint (EventsViews *views, const EventsViewsConfig *config)
     printf ("%-26s %.0f MB written in %.2f s (fsync included), read in %.2f s\n", "checkpoint", (double)st.st_size / 1e6, writing,
             seconds () - start);
   events_views_free (again);
+  start = seconds ();
+  EventsCheckpointChild *child = events_checkpoint_start (views, NULL, path);
+  const double pause = seconds () - start;
+  if (child != NULL && events_checkpoint_finish (child, NULL))
+    printf ("%-26s pause %.2f ms, done after %.2f s\n", "by a process of its own", pause * 1e3, seconds () - start);
+  (void)g_unlink (path);
 }
 
 static void

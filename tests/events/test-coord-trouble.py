@@ -521,6 +521,38 @@ def kill_and_restart(folder):
         equal(dump(coordinator), whole)
 
 
+def metric(coordinator, name):
+    lines = [line for line in coordinator.get("/metrics").body.decode().splitlines() if line.startswith(name + " ")]
+    equal(len(lines), 1)
+    return float(lines[0].split()[1])
+
+
+def wait_for(what, condition):
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
+
+
+@test
+def checkpoints_between(folder):
+    """Written by a process of its own every now and then; what goes wrong there is told here, and the next one is tried."""
+    path = os.path.join(folder, "views.ckpt")
+    os.mkdir(path + ".tmp")  # where the file should be written first
+    with Coordinator("--checkpoint-path", path, "--checkpoint-interval", "0.05", folder=folder) as coordinator:
+        fill(coordinator, 1, 20)
+        wait_for("no failure is counted", lambda: metric(coordinator, "lmtrace_coordinator_checkpoint_failures_total") >= 1)
+        os.rmdir(path + ".tmp")
+        wait_for("no checkpoint", lambda: os.path.isfile(path))
+        done = metric(coordinator, "lmtrace_coordinator_checkpoints_total")
+        fill(coordinator, 20, 30)
+        wait_for("no later checkpoint", lambda: metric(coordinator, "lmtrace_coordinator_checkpoints_total") >= done + 2)
+        whole = dump(coordinator)
+        coordinator.stop(signal.SIGKILL)
+    with Coordinator("--checkpoint-path", path, "--checkpoint-interval", "0", folder=folder) as coordinator:
+        equal(dump(coordinator), whole)
+
+
 @test
 def departed_streams_are_kept(folder):
     path = os.path.join(folder, "views.ckpt")

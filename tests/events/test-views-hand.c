@@ -463,6 +463,50 @@ test_checkpoint (Files *files, gconstpointer data)
   events_views_free (views);
 }
 
+/* A process of its own writes what was there when it started, while the views go on. */
+static void
+test_checkpoint_child (Files *files, gconstpointer data)
+{
+  const EventsViewsConfig config = { .compat = EVENTS_COMPAT_057 };
+  EventsViews *views = events_views_new (&config), *again = events_views_new (&config);
+  g_autofree char *temporary = g_strconcat (files->path, ".tmp", NULL), *beside = g_strconcat (files->folder, ".tmp", NULL);
+  g_autoptr (GError) error = NULL, second = NULL;
+  EventsCheckpointChild *child;
+  char *note = NULL;
+
+  store (views, "i", 1, EVENTS_L2, "a", 1);
+  store (views, "i", 2, EVENTS_L1, "b", 1);
+  child = events_checkpoint_start (views, NULL, files->path);
+  g_assert_nonnull (child);
+  store (views, "i", 3, EVENTS_L2, "c", 1);
+  g_assert_true (events_checkpoint_finish (child, &error));
+  g_assert_no_error (error);
+  g_assert_true (events_checkpoint_read (again, NULL, files->path, &note));
+  g_assert_cmpstr (note, ==, NULL);
+  g_assert_cmpint (stats_of (again).num_keys, ==, 2);
+  g_assert_cmpint (events_gate_get (events_views_get_gate (again), hand_span ("i"))->last_seq, ==, 2);
+  events_views_free (again);
+
+  child = events_checkpoint_start (views, NULL, "/proc/nowhere/checkpoint");
+  g_assert_false (events_checkpoint_finish (child, &error));
+  g_assert_nonnull (strstr (error->message, "/proc/nowhere/checkpoint.tmp: cannot write: "));
+  child = events_checkpoint_start (views, NULL, files->folder);
+  g_assert_false (events_checkpoint_finish (child, &second));
+  g_assert_nonnull (strstr (second->message, ": cannot replace: "));
+  g_assert_false (g_file_test (beside, G_FILE_TEST_EXISTS));
+
+  /* Ended from outside, before or after it was done: a whole file, no half one. */
+  events_checkpoint_abandon (events_checkpoint_start (views, NULL, files->path));
+  events_checkpoint_abandon (NULL);
+  g_assert_false (g_file_test (temporary, G_FILE_TEST_EXISTS));
+  again = events_views_new (&config);
+  g_assert_true (events_checkpoint_read (again, NULL, files->path, &note));
+  g_assert_cmpstr (note, ==, NULL);
+  g_assert_cmpint (stats_of (again).num_keys, >=, 2);
+  events_views_free (again);
+  events_views_free (views);
+}
+
 static void
 test_metadata (Files *files, gconstpointer data)
 {
@@ -532,6 +576,7 @@ main (int argc, char **argv)
   g_test_add_func ("/events/views/groups", test_groups);
   g_test_add_func ("/events/views/pages", test_pages);
   g_test_add ("/events/views/checkpoint/damage", Files, NULL, set_up, test_damage, tear_down);
+  g_test_add ("/events/views/checkpoint/child", Files, NULL, set_up, test_checkpoint_child, tear_down);
   g_test_add ("/events/views/checkpoint/whole", Files, NULL, set_up, test_checkpoint, tear_down);
   g_test_add ("/events/views/metadata", Files, NULL, set_up, test_metadata, tear_down);
   return g_test_run ();

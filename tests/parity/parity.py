@@ -358,6 +358,16 @@ def events():
 
 
 @check
+def events_checkpoints():
+    """Checkpoints go both ways between our views and LMCache's coordinator."""
+    tool = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(shutil.which("lmtrace")))), "tests", "events", "checkpoint-tool")
+    run = subprocess.run([sys.executable, os.path.join(TOP, "tests", "parity", "checkpoints.py"), tool], capture_output=True, text=True, timeout=300)
+    if run.returncode != 0:
+        raise AssertionError((run.stderr.strip().splitlines() or ["no word why"])[-1])
+    assert run.stdout.count("ok ") == 5, run.stdout
+
+
+@check
 def fs_directories():
     """One trace, two directories: the same names and sizes, and each side reads what the other wrote."""
     path = os.path.join(DATA, "storage", "0.5.6", "l2fs.lct")

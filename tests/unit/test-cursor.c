@@ -295,6 +295,23 @@ test_skip_span (void)
   g_assert_false (lmt_cursor_skip (&cursor));
 }
 
+/* Two values behind each other, of which the second holds a str that is no UTF-8: skipped, but not taken. */
+static void
+test_check_next (void)
+{
+  static const guint8 bytes[] = { 0x92, 0x01, 0xa1, 'a', 0x91, 0xa1, 0xff };
+  LmtCursor cursor = { bytes, bytes + sizeof bytes };
+  LmtFault fault = { 0 };
+
+  g_assert_true (lmt_cursor_check_next (&cursor, &fault));
+  g_assert_true (cursor.pos == bytes + 4);
+  g_assert_false (lmt_cursor_check_next (&cursor, &fault));
+  g_assert_cmpstr (fault.reason, ==, "invalid-utf8");
+  g_assert_true (cursor.pos == bytes + 4);
+  g_assert_true (lmt_cursor_skip (&cursor));
+  g_assert_true (lmt_cursor_at_end (&cursor));
+}
+
 int
 main (int argc, char **argv)
 {
@@ -305,5 +322,6 @@ main (int argc, char **argv)
   g_test_add_func ("/cursor/utf8", test_utf8);
   g_test_add_func ("/cursor/depth", test_depth);
   g_test_add_func ("/cursor/skip-span", test_skip_span);
+  g_test_add_func ("/cursor/check-next", test_check_next);
   return g_test_run ();
 }
