@@ -28,7 +28,7 @@ default_path (void)
   g_autoptr (GDateTime) now = g_date_time_new_now_utc ();
   g_autofree char *stamp = g_date_time_format (now, "%Y%m%d-%H%M%S");
   g_autofree char *more = n_made > 0 ? g_strdup_printf ("-%u", n_made) : g_strdup ("");
-  g_autofree char *name = g_strdup_printf ("lmtrace-trace-%d-%s%s.lct", (int)getpid (), stamp, more);
+  g_autofree char *name = g_strdup_printf ("lmcache-trace-%d-%s%s.lct", (int)getpid (), stamp, more);
 
   n_made++;
   return g_build_filename (g_get_tmp_dir (), name, NULL);

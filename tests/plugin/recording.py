@@ -83,5 +83,27 @@ class Recording(unittest.TestCase):
         self.assertNotIn(b"late", data)
 
 
+    @unittest.skipIf(SANITIZE != "none", "the interpreter isn't built with the sanitizer")
+    def test_unloaded(self):
+        """A program that closes the library while a thread that recorded lives on: the thread ends well all the same."""
+        self.run_well(sys.executable, "-c", """if True:
+            import _ctypes, ctypes, sys, threading
+            sys.path.insert(0, sys.argv[1])
+            import record
+            library = record.load(sys.argv[2])
+            level = record.Level(library, "demo", {"demo.put": ("key",)})
+            recorder = record.Recorder(library, level, sys.argv[3])
+            published, unloaded = threading.Event(), threading.Event()
+            thread = threading.Thread(target=lambda: (level.publish("demo.put", 1), published.set(), unloaded.wait()))
+            thread.start()
+            published.wait()
+            recorder.close()
+            _ctypes.dlclose(library._handle)
+            unloaded.set()
+            thread.join()
+            """, str(EXAMPLES), str(self.library), str(self.top / "unloaded.lct"))
+        self.assertRegex(self.run_well(self.lmtrace, "info", str(self.top / "unloaded.lct")).stdout, r"total_records: +1\n")
+
+
 if __name__ == "__main__":
     unittest.main()

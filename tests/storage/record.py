@@ -206,7 +206,7 @@ def test_stdout(folder):
 def test_default_name(folder):
     done = run("replay", os.path.join(DATA, "0.5.6", "tiny.lct"), *LRU, "--speed", "0", "--no-csv", "--format", "json", "--trace-level", "storage",
                env=dict(os.environ, TMPDIR=folder))
-    made = glob.glob(os.path.join(folder, "lmtrace-trace-*.lct"))
+    made = glob.glob(os.path.join(folder, "lmcache-trace-*.lct"))
     expect(len(made) == 1 and recording(done)["file"] == made[0], made)
 
 
