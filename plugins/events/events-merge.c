@@ -251,11 +251,18 @@ on_fault (const LmtFault *fault, gpointer data)
 {
   Input *input = data;
   EventsMerge *merge = input->merge;
-  gboolean glued = strcmp (fault->reason, "header-frame") == 0;
+  gboolean glued = strcmp (fault->reason, "header-frame") == 0, bad = strcmp (fault->reason, "invalid-utf8") == 0;
   g_autofree char *text = NULL;
   if (strcmp (fault->reason, "truncated") == 0 || strcmp (fault->reason, "zero-fill") == 0
       || strcmp (fault->reason, "compressed stream ends early") == 0)
     return; /* the tail: told when the file is over */
+  if (bad && merge->config.skip_bad)
+    {
+      input->info.bad++;
+      text = lmt_fault_to_string (fault);
+      warn (merge, "bad", "%s: %s: left out", input->shown, text);
+      return;
+    }
   *(glued ? &input->info.glued : &input->info.damaged) += 1;
   text = glued ? g_strdup_printf ("frame %" G_GUINT64_FORMAT " at offset %" G_GUINT64_FORMAT
                                   ": a second header: the file is glued of several",
@@ -265,7 +272,10 @@ on_fault (const LmtFault *fault, gpointer data)
     warn (merge, glued ? "glued" : "damaged", "%s: %s", input->shown, text);
   else if (input->fault == NULL)
     {
-      input->fault = g_strdup_printf ("%s (%s goes on all the same)", text, glued ? "--allow-glued" : "--allow-damaged");
+      input->fault = g_strdup_printf ("%s (%s goes on all the same)", text,
+                                      glued ? "--allow-glued"
+                                      : bad ? "--skip-bad"
+                                            : "--allow-damaged");
       input->fault_offset = fault->offset;
     }
 }

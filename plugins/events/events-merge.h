@@ -26,15 +26,17 @@ typedef struct _EventsMerge EventsMerge;
  * @allow_damaged: FALSE: a frame that is no record, or a gap in the framing, ends the pass with an error (B4). A torn tail never
  *   does
  * @allow_glued: FALSE: so does a second header (B5)
+ * @skip_bad: a record whose text is no UTF-8 is left out (B7); FALSE: it counts as damage
  * @max_frame: bytes; 0: 64 MiB (B6)
  * @interrupts: (nullable): ends waiting for a pipe
- * @warnings: (nullable): of the first pass: `damaged`, `glued`, `tail`, `clock`, `schema`
+ * @warnings: (nullable): of the first pass: `damaged`, `bad`, `glued`, `tail`, `clock`, `schema`
  */
 typedef struct
 {
   EventsMergeMode mode;
   gboolean allow_damaged;
   gboolean allow_glued;
+  gboolean skip_bad;
   guint64 max_frame;
   const volatile gint *interrupts;
   LmtWarnings *warnings;
@@ -60,6 +62,7 @@ typedef struct
   double largest_step_back_s;
   guint64 damaged; /* frames that are no record, and gaps */
   guint64 glued;   /* further headers */
+  guint64 bad;     /* left out by skip_bad */
   guint32 tail;    /* LmtTail */
   guint64 tail_offset, tail_bytes;
 } EventsMergeFile;

@@ -396,6 +396,8 @@ replay_dry_run (ReplayFeed *feed, const ReplaySurvey *survey, const LmtCommandCo
   if (run_pass (&dry, error))
     {
       dry.counts.servers = replay_feed_count_servers (feed);
+      for (guint i = 0; i < events_merge_n_files (replay_feed_get_merge (feed)); i++)
+        dry.left_out_bad += events_merge_file (replay_feed_get_merge (feed), i)->bad;
       g_autoptr (LmtReport) report = make_report (&dry, compat);
       code = dry.refused > 0 ? 1 : 0;
       if (!lmt_output_report (context->output, report, NULL, FALSE, code, error))

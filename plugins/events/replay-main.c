@@ -267,6 +267,7 @@ open_files (const LmtCommandContext *context, const ReplayConfig *config, Things
   EventsMergeConfig merge = { .mode = strcmp (config->merge, "wall-sort") == 0 ? EVENTS_MERGE_WALL_SORT : EVENTS_MERGE_CLAMP,
                               .allow_damaged = config->allow_damaged != 0,
                               .allow_glued = config->allow_glued != 0,
+                              .skip_bad = config->skip_bad != 0,
                               .max_frame = config->max_frame,
                               .interrupts = context->interrupts,
                               .warnings = context->warnings };
@@ -321,7 +322,7 @@ exit_code_of (const LmtCommandContext *context, const Things *things, const Repl
   for (guint i = 0; i < events_merge_n_files (things->merge); i++)
     {
       const EventsMergeFile *file = events_merge_file (things->merge, i);
-      odd = odd || file->damaged > 0 || file->glued > 0 || file->tail != LMT_TAIL_CLEAN;
+      odd = odd || file->damaged > 0 || file->bad > 0 || file->glued > 0 || file->tail != LMT_TAIL_CLEAN;
     }
   if (outcome->interrupted)
     return 130;
@@ -335,6 +336,8 @@ finish (const LmtCommandContext *context, const ReplayConfig *config, Things *th
   int code = exit_code_of (context, things, outcome);
   outcome->counts.servers = replay_feed_count_servers (things->feed);
   outcome->kafka = things->kafka != NULL;
+  for (guint i = 0; i < events_merge_n_files (things->merge); i++)
+    outcome->unreadable += events_merge_file (things->merge, i)->bad;
   if (outcome->failure != NULL)
     lmt_log_failure (outcome->failure);
   /* D20: every count may look right then, and L1 placements be gone all the same. */

@@ -92,7 +92,7 @@ add_trouble (LmtReport *report, const ReplayRun *run, const ReplayOutcome *outco
     { "unclear", "Replies with unclear counts", outcome->unclear },
     { "unaddressable", "Calls no path could hold", outcome->unaddressable },
     { "left_out", "Records left out by selection", replay_feed_get_left_out (run->feed) },
-    { "bad", "Bad records left out", outcome->left_out_bad },
+    { "bad", "Bad records left out", outcome->left_out_bad + outcome->unreadable },
     { "resumed_over", "Records sent by an earlier run", outcome->resumed_over },
     { "dropped", "Instances the coordinator dropped", outcome->dropped },
     { "heartbeats_failed", "Heartbeats without success", outcome->heartbeats_failed },

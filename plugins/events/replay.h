@@ -371,6 +371,7 @@ typedef struct
   guint64 unaddressable; /* calls that no path could be made for */
   guint64 resumed_over;
   guint64 left_out_bad; /* --skip-bad */
+  guint64 unreadable;   /* so, too: no record for want of UTF-8 */
   guint64 heartbeats;
   guint64 heartbeats_failed;
   guint64 dropped; /* instances the coordinator forgot */
