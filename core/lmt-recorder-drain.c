@@ -371,7 +371,9 @@ lmt_recorder_drain (void *data)
     }
   pthread_mutex_unlock (&slot->lock);
   g_array_unref (recorder->cursors);
-  if (!recorder->stopped)
+  if (recorder->stopped)
+    lmt_trace_file_close (recorder->file, NULL); /* what did get written shall last */
+  else
     {
       GError *error = NULL;
 

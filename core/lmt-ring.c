@@ -382,6 +382,7 @@ begin (const LmtTraceLevel *level, guint32 call, gsize bytes, const LmtTraceTime
       event->call = call;
       event->mono_ns = time.mono_ns;
       event->wall_ns = time.wall_ns;
+      event->len = bytes;
       thread->ring = ring;
       thread->further = mask;
       return event + 1;
@@ -428,6 +429,17 @@ commit (const LmtTraceLevel *level, gsize used, gboolean same_time)
   if (G_UNLIKELY (thread->further != 0))
     publish_further (thread, level, event, same_time, used);
   publish (ring, event, used);
+  thread->ring = NULL;
+}
+
+/* Is that what was begun, and does it fit? A program's mistake must not reach what is published already. */
+static gboolean
+is_begun (const LmtTraceLevel *level, gsize used)
+{
+  const LmtRing *ring = self != NULL ? self->ring : NULL;
+
+  return ring != NULL && ring->level == level
+         && used <= ((const LmtRingEvent *)(const void *)(ring->data + (ring->begun & (ring->bytes - 1))))->len;
 }
 
 gboolean
@@ -447,7 +459,7 @@ lmt_recorder_begin (LmtTraceLevel *level, guint32 call, gsize bytes)
 void
 lmt_recorder_commit (LmtTraceLevel *level, gsize used)
 {
-  g_return_if_fail (level != NULL && self != NULL && self->ring != NULL);
+  g_return_if_fail (is_begun (level, used));
 
   commit (level, used, FALSE);
 }

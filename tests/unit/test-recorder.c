@@ -292,6 +292,29 @@ test_values (Folder *folder, gconstpointer data)
   g_assert_true (LMT_SPAN_IS (one.qualname, "test.values"));
 }
 
+/* Commits of what wasn't begun, twice, too long, or of another level: refused, and nothing else is touched. */
+static void
+test_wrong_commits (Folder *folder, gconstpointer data)
+{
+  LmtRecorder *recorder = record (folder->path);
+  guint64 number = 101;
+  guint8 *room;
+
+  put (100);
+  for (guint i = 0; i < 4; i++)
+    g_test_expect_message ("lmtrace", G_LOG_LEVEL_CRITICAL, "*is_begun*");
+  lmt_recorder_commit (&level, 0);
+  room = lmt_recorder_begin (&level, CALL_PUT, sizeof number);
+  memcpy (room, &number, sizeof number);
+  lmt_recorder_commit (&level, sizeof number + 1);
+  lmt_recorder_commit (&other, sizeof number);
+  lmt_recorder_commit (&level, sizeof number);
+  lmt_recorder_commit (&level, sizeof number);
+  g_test_assert_expected_messages ();
+  close_well (recorder);
+  expect_numbers (folder->path, 100, 2);
+}
+
 /* ---------------- header ---------------- */
 
 static void
@@ -1085,6 +1108,7 @@ main (int argc, char **argv)
   ADD ("gate", NULL, test_gate);
   ADD ("copy", NULL, test_published_copy);
   ADD ("values", NULL, test_values);
+  ADD ("wrong-commits", NULL, test_wrong_commits);
   ADD ("header/attached", NULL, test_header_attached);
   ADD ("header/by-record", NULL, test_header_by_record);
   ADD ("header/by-close", NULL, test_header_by_close);
