@@ -246,12 +246,21 @@ check_header (EventsMerge *merge, const Input *input, GError **error)
 
 /* -------- one file -------- */
 
+/* B2, B7: a whole record that was written as it stands, not one that was damaged later. */
+static gboolean
+is_bad_record (const LmtFault *fault)
+{
+  return strcmp (fault->reason, "invalid-utf8") == 0
+         || (strcmp (fault->detail, "args") == 0
+             && (strcmp (fault->reason, "wrong-type") == 0 || strcmp (fault->reason, "bad-key") == 0));
+}
+
 static void
 on_fault (const LmtFault *fault, gpointer data)
 {
   Input *input = data;
   EventsMerge *merge = input->merge;
-  gboolean glued = strcmp (fault->reason, "header-frame") == 0, bad = strcmp (fault->reason, "invalid-utf8") == 0;
+  gboolean glued = strcmp (fault->reason, "header-frame") == 0, bad = is_bad_record (fault);
   g_autofree char *text = NULL;
   if (strcmp (fault->reason, "truncated") == 0 || strcmp (fault->reason, "zero-fill") == 0
       || strcmp (fault->reason, "compressed stream ends early") == 0)

@@ -26,7 +26,8 @@ typedef struct _EventsMerge EventsMerge;
  * @allow_damaged: FALSE: a frame that is no record, or a gap in the framing, ends the pass with an error (B4). A torn tail never
  *   does
  * @allow_glued: FALSE: so does a second header (B5)
- * @skip_bad: a record whose text is no UTF-8 is left out (B7); FALSE: it counts as damage
+ * @skip_bad: a record whose text is no UTF-8, or whose args are no map of names, is left out (B2, B7); FALSE: it counts
+ *   as damage
  * @max_frame: bytes; 0: 64 MiB (B6)
  * @interrupts: (nullable): ends waiting for a pipe
  * @warnings: (nullable): of the first pass: `damaged`, `bad`, `glued`, `tail`, `clock`, `schema`

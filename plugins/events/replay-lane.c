@@ -34,7 +34,7 @@ replay_job_reset (ReplayJob *job, JobKind kind)
   g_clear_pointer (&job->warning, g_free);
   memset (job->predicted, 0, sizeof job->predicted);
   memset (job->counts, 0, sizeof job->counts);
-  job->kafka = job->made = job->ok = job->dropped = job->clear = job->unaddressable = FALSE;
+  job->kafka = job->made = job->ok = job->dropped = job->clear = job->unaddressable = job->away = FALSE;
   job->calls = job->retried = 0;
 }
 
@@ -156,6 +156,7 @@ call (ReplayCaller *caller, ReplayWorker *worker, ReplayJob *job, const char *me
       replay_conn_call (worker->conn, method, path, has_body ? job->body->str : NULL, has_body ? job->body->len : 0, &job->reply);
       if (replay_reply_is_success (&job->reply) || attempt >= caller->config->retries || !may_repeat (caller, &job->reply))
         return;
+      job->away = job->away || job->reply.status == 0;
       *unclear = *unclear || (job->reply.status == 0 && job->reply.sent) || job->reply.status >= 502;
       if (job->reply.retry_after_ns > BACKOFF_MOST_NS)
         g_message ("%s %s: told to wait %g s (Retry-After)", method, path, (double)job->reply.retry_after_ns / 1e9);

@@ -49,6 +49,7 @@ typedef struct _ReplayJob
   ReplayReply reply;
   gboolean kafka; /* a batch for Kafka */
   gboolean made, ok, dropped, clear, unaddressable;
+  gboolean away; /* an attempt before the one that went well found nobody, or lost him */
   gint64 counts[3];
   guint64 calls;
   guint64 retried;

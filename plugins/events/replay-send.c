@@ -38,6 +38,7 @@ typedef struct
   ReplayProgress *progress;
   gint tables_shown;
   gboolean stopped;
+  gboolean told_away;
   gboolean verbose;
   GHashTable *warned; /* words of unknown records, once each */
 } Sender;
@@ -268,6 +269,17 @@ settle (Sender *sender, ReplayJob *job)
     take_failure (sender, job);
   if (job->warning != NULL)
     warn (sender, "unclear", "%s", job->warning);
+  /* The gate can't tell: what a coordinator lost with a restart is a gap to it, and later batches are applied all the same. */
+  if (job->ok && job->away && !sender->told_away)
+    {
+      g_autofree char *place = describe_sent (sender, &g_array_index (job->sents, ReplaySent, 0), job->kind == JOB_POST);
+      sender->told_away = TRUE;
+      warn (
+          sender, "away",
+          "%s: the coordinator was not there for a while: if it was restarted, what it held and had not saved is not sent again "
+          "(--position with --resume sends it)",
+          place);
+    }
   for (guint i = 0; i < job->sents->len && !job->dropped; i++)
     {
       const ReplaySent *sent = &g_array_index (job->sents, ReplaySent, i);

@@ -261,6 +261,8 @@ def retry(folder):
         equal(run.code, 0, repr(run))
         metrics = run.json["metrics"]
         equal((metrics["overall"]["applied"], metrics["overall"]["duplicates"], metrics["delivery"]["retried"]), (9, 0, 1), repr(run))
+        # A coordinator that answers was not restarted; one that was silent may have been.
+        equal("the coordinator was not there for a while" in run.errors, reply in (DROP, RESET), repr(run))
     server.script(always("/events", lambda: Reply(503, {})))
     run, took = seconds(replay, "single.lct", "--on-error", "retry", "--retries", "2")
     equal((run.code, len(server.calls)), (1, 4), repr(run))
@@ -573,8 +575,9 @@ def bad_records(folder):
         equal(run.json["metrics"]["overall"]["skipped"], 0, name)
         equal(lmtrace("replay-events", path, "--dry-run").code, 2)
         equal(lmtrace("replay-events", path, "--dry-run", "--skip-bad").code, 0)
-    # B7: text that is no UTF-8, in an id or anywhere.
-    for name, what in {"utf8-id": batch(1, "n\udc80", 1), "utf8-more": batch(1, "n", 1, more="\udcff"), "utf8-ip": mark(0, "n", ip="\udcc3")}.items():
+    # B7: text that is no UTF-8, in an id or anywhere; and args that are no map of names.
+    for name, what in {"utf8-id": batch(1, "n\udc80", 1), "utf8-more": batch(1, "n", 1, more="\udcff"), "utf8-ip": mark(0, "n", ip="\udcc3"),
+                       "list": record(1, "events.batch", [1]), "key": record(1, "events.batch", {5: 1})}.items():
         path = made(folder, "n", mark(0, "m"), what, batch(2, "m", 1), file=name + ".lct")
         server.script()
         run = replay(path)
