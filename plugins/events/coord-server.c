@@ -2,6 +2,7 @@
 /* HTTP by libsoup over connections we accept ourselves: a backlog that holds a fleet's start, a cap beyond which connections are
  * closed at once, and a clock for each connection, none of which soup_server_listen() has. */
 #include "coord.h"
+#include "coord-stream.h"
 
 #include <errno.h>
 #include <gio/gunixsocketaddress.h>
@@ -182,7 +183,6 @@ some_address (void)
 static void
 take_connection (CoordServer *server, GSocket *socket, gboolean is_unix)
 {
-  g_autoptr (GSocketConnection) tcp = g_socket_connection_factory_create_connection (socket);
   g_autoptr (GSocketAddress) local = NULL;
   g_autoptr (GSocketAddress) remote = NULL;
   g_autoptr (GIOStream) stream = NULL;
@@ -193,7 +193,7 @@ take_connection (CoordServer *server, GSocket *socket, gboolean is_unix)
       /* libsoup makes URLs of local addresses and takes them for internet ones */
       local = some_address ();
       remote = some_address ();
-      stream = g_object_ref (G_IO_STREAM (tcp));
+      stream = coord_stream_new (socket, NULL);
     }
   else
     {
@@ -202,12 +202,16 @@ take_connection (CoordServer *server, GSocket *socket, gboolean is_unix)
       remote = g_socket_get_remote_address (socket, NULL);
       if (local == NULL || remote == NULL)
         return;
-      stream = server->certificate != NULL ? g_tls_server_connection_new (G_IO_STREAM (tcp), server->certificate, NULL)
-                                           : g_object_ref (G_IO_STREAM (tcp));
-      if (stream == NULL)
-        return;
       if (server->certificate != NULL)
-        g_tls_connection_set_require_close_notify (G_TLS_CONNECTION (stream), FALSE);
+        {
+          g_autoptr (GSocketConnection) tcp = g_socket_connection_factory_create_connection (socket);
+          stream = g_tls_server_connection_new (G_IO_STREAM (tcp), server->certificate, NULL);
+          if (stream == NULL)
+            return;
+          g_tls_connection_set_require_close_notify (G_TLS_CONNECTION (stream), FALSE);
+        }
+      else
+        stream = coord_stream_new (socket, NULL);
     }
   conn = g_new0 (Conn, 1);
   conn->server = server;
