@@ -146,8 +146,7 @@ static const Bad bad[] = {
   { HEAD MODEL ", " ARRIVALS ", \"classes\": [{\"input_tokens\": 1, \"shared_prefix_tokens\": {\"zipf\": [3, 1]}}]}",
     "classes[0].shared_prefix_tokens: expected tokens beside zipf: how long the prefixes are" },
   { HEAD MODEL ", " ARRIVALS ", " CLASSES ", \"manager\": []}", "manager: expected an object, found an array" },
-  { HEAD MODEL ", " ARRIVALS ", " CLASSES ", \"manager\": {\"l1-size\": \"1GiB\", \"l1-size\": 3}}",
-    "l1-size: stands twice" },
+  { HEAD MODEL ", " ARRIVALS ", " CLASSES ", \"manager\": {\"l1-size\": \"1GiB\", \"l1-size\": 3}}", "l1-size: stands twice" },
 };
 
 static void
