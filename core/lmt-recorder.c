@@ -51,6 +51,8 @@ check_params (const LmtRecorderParams *params, GError **error)
     return refuse (error, "path", "a file's name");
   if (params->schema > LMT_SCHEMA_KNOWN_MAX)
     return refuse (error, "schema", "1 or 2");
+  if (params->rotate_bytes > 0 && strcmp (params->path, "-") == 0)
+    return refuse (error, "rotate", "a file's name, found stdout");
   if (params->buffer_bytes > G_GUINT64_CONSTANT (1) << 40)
     return refuse (error, "buffer", "at most 1 TiB");
   return TRUE;
@@ -174,6 +176,30 @@ start_thread (LmtRecorder *recorder, GError **error)
   return code == 0;
 }
 
+static LmtTraceSlot *
+find_slot (LmtTraceHub *hub, GError **error)
+{
+  for (guint i = 0; i < LMT_TRACE_MAX_RECORDERS; i++)
+    if (hub->slots[i].recorder == NULL)
+      return &hub->slots[i];
+  g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "recording: expected at most %d recorders at a time",
+               LMT_TRACE_MAX_RECORDERS);
+  return NULL;
+}
+
+/* Asked before a file is emptied for it. */
+static gboolean
+has_slot (GError **error)
+{
+  LmtTraceHub *hub = lmt_trace_hub ();
+  gboolean any;
+
+  pthread_mutex_lock (&hub->lock);
+  any = find_slot (hub, error) != NULL;
+  pthread_mutex_unlock (&hub->lock);
+  return any;
+}
+
 /* Takes a bit of the gate. */
 static gboolean
 enter_hub (LmtRecorder *recorder, GError **error)
@@ -183,17 +209,10 @@ enter_hub (LmtRecorder *recorder, GError **error)
 
   pthread_mutex_lock (&hub->lock);
   make_heads (recorder->level);
-  for (guint i = 0; i < LMT_TRACE_MAX_RECORDERS && recorder->slot == NULL; i++)
-    if (hub->slots[i].recorder == NULL)
-      {
-        recorder->slot = &hub->slots[i];
-        recorder->bit = i;
-      }
-  if (recorder->slot == NULL)
-    g_set_error (error, LMT_ERROR, LMT_ERROR_UNSUPPORTED, "recording: expected at most %d recorders at a time",
-                 LMT_TRACE_MAX_RECORDERS);
-  else
+  recorder->slot = find_slot (hub, error);
+  if (recorder->slot != NULL)
     {
+      recorder->bit = (guint)(recorder->slot - hub->slots);
       recorder->generation = ++hub->last_generation;
       ok = start_thread (recorder, error);
     }
@@ -216,7 +235,7 @@ lmt_recorder_new (LmtTraceLevel *level, const LmtRecorderParams *given, GError *
   g_return_val_if_fail (level != NULL && given != NULL && given->struct_size > 0, NULL);
 
   memcpy (&params, given, MIN (given->struct_size, sizeof params));
-  if (!check_level (level, error) || !check_params (&params, error))
+  if (!check_level (level, error) || !check_params (&params, error) || !has_slot (error))
     return NULL;
   recorder = g_new0 (LmtRecorder, 1);
   recorder->level = level;

@@ -404,6 +404,10 @@ test_refused (Folder *folder, gconstpointer data)
   params.schema = 3;
   refused (&level, &params, LMT_ERROR_OPTION, "schema: expected 1 or 2");
   params.schema = 0;
+  params.path = "-";
+  params.rotate_bytes = 8000;
+  refused (&level, &params, LMT_ERROR_OPTION, "rotate: expected a file's name, found stdout");
+  params.rotate_bytes = 0;
   params.path = missing;
   refused (&level, &params, LMT_ERROR_IO, "cannot open for writing");
   g_assert_true (g_file_set_contents (folder->path, "precious", -1, NULL));
@@ -532,6 +536,7 @@ test_most (Folder *folder, gconstpointer data)
 {
   LmtRecorder *recorders[32];
   LmtRecorderParams params = { .struct_size = sizeof params, .path = folder->path };
+  g_autofree char *kept = NULL;
 
   for (guint i = 0; i < G_N_ELEMENTS (recorders); i++)
     {
@@ -539,7 +544,10 @@ test_most (Folder *folder, gconstpointer data)
 
       recorders[i] = record (path);
     }
+  g_assert_true (g_file_set_contents (folder->path, "precious", -1, NULL));
   refused (&level, &params, LMT_ERROR_UNSUPPORTED, "at most 32 recorders");
+  g_assert_true (g_file_get_contents (folder->path, &kept, NULL, NULL));
+  g_assert_cmpstr (kept, ==, "precious");
   put (5);
   for (guint i = 0; i < G_N_ELEMENTS (recorders); i++)
     {
