@@ -127,7 +127,8 @@ check_inputs (GPtrArray *files, const char *flag, const char *path, GError **err
   for (guint i = 0; i < files->len; i++)
     {
       const ReplayFile *file = g_ptr_array_index (files, i);
-      if (stat (file->path, &input) != 0 || input.st_dev != output.st_dev || input.st_ino != output.st_ino)
+      const int failed = strcmp (file->path, "-") == 0 ? fstat (STDIN_FILENO, &input) : stat (file->path, &input);
+      if (failed != 0 || input.st_dev != output.st_dev || input.st_ino != output.st_ino)
         continue;
       g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: %s: expected a file of its own, found the trace %s", flag, path,
                    file->path);

@@ -122,8 +122,10 @@ lmt_output_check_inputs (const char *flag, const char *path, const char *const *
     return TRUE;
   for (guint i = 0; inputs[i] != NULL; i++)
     {
-      if (strcmp (inputs[i], "-") == 0 || stat (inputs[i], &input) != 0 || input.st_dev != output.st_dev
-          || input.st_ino != output.st_ino)
+      /* stdin may be that very file, by a redirection */
+      const int failed = strcmp (inputs[i], "-") == 0 ? fstat (STDIN_FILENO, &input) : stat (inputs[i], &input);
+
+      if (failed != 0 || input.st_dev != output.st_dev || input.st_ino != output.st_ino)
         continue;
       g_autofree char *shown = g_filename_display_name (path);
       g_autofree char *name = g_filename_display_name (inputs[i]);

@@ -186,6 +186,10 @@ def test_files(folder):
     before = read(plain)
     run("replay", plain, *LRU, "--speed", "0", "--no-csv", "--trace-level", "storage", "--trace-output", link, code=2)
     expect(read(plain) == before, "overwritten")
+    for flag in (["--trace-level", "storage", "--trace-output", plain], ["--jsonl-out", link]):  # nor by way of stdin
+        with open(plain, "rb") as file:
+            run("replay", "-", *LRU, "--speed", "0", "--no-csv", *flag, code=2, stdin=file)
+        expect(read(plain) == before, "overwritten")
     for words in (["--trace-schema", "3"], ["--trace-buffer", "1"], ["--trace-rotate", "x"], ["--trace-level", "events", "--trace-http", "nonsense"]):
         done = run("replay", trace, *LRU, "--speed", "0", "--no-csv", "--trace-level", "storage", "--trace-output", link, *words, code=2)
         expect(words[-2] in done.stderr, done.stderr)

@@ -512,6 +512,11 @@ def import_keeps_inputs(folder):
     before = digest(file)
     refused(lmtrace("import", "mooncake", file, "--model-shape", "qwen2.5-7b", "-o", file, "--force"))
     equal(digest(file), before)
+    with open(file, "rb") as rows:  # the same by a redirection
+        run = subprocess.run([LMTRACE, "import", "mooncake", "-", "--model-shape", "qwen2.5-7b", "-o", file, "--force"], stdin=rows,
+                             capture_output=True, env=environment(), check=False)
+    equal(run.returncode, 2, run.stderr)
+    equal(digest(file), before)
 
 
 def chunks_asked(path):
