@@ -154,10 +154,12 @@ static void
 wait_finalize (GSource *source)
 {
   Wait *wait = (Wait *)source;
+  Watch *watch = wait->watch;
+  GObject *stream = wait->stream;
 
-  wait->watch->n_waits[wait->condition == G_IO_OUT]--;
-  g_source_unref (&wait->watch->source);
-  g_object_unref (wait->stream);
+  watch->n_waits[wait->condition == G_IO_OUT]--;
+  g_source_unref (&watch->source);
+  g_object_unref (stream);
 }
 
 /* GIO's filter streams wrap a source by giving it a closure. */
