@@ -274,6 +274,13 @@ end_pack (LmtTraceFile *file, GError **error)
   return ok;
 }
 
+/* What is gathered for one compressed frame; less where files are to be smaller. */
+static gsize
+pack_bytes (const LmtTraceFile *file)
+{
+  return file->rotate_bytes > 0 ? MIN (file->rotate_bytes, (guint64)PACK_BYTES) : PACK_BYTES;
+}
+
 static gboolean
 put (LmtTraceFile *file, const guint8 *data, gsize len, guint64 n, gboolean is_header, GError **error)
 {
@@ -283,7 +290,7 @@ put (LmtTraceFile *file, const guint8 *data, gsize len, guint64 n, gboolean is_h
     file->raw_since_ns = now_ns ();
   lmt_pack_raw (&file->raw, data, len);
   file->raw_records += n;
-  return file->raw.len < PACK_BYTES || end_pack (file, error);
+  return file->raw.len < pack_bytes (file) || end_pack (file, error);
 }
 
 static gboolean
@@ -324,8 +331,10 @@ is_full (const LmtTraceFile *file)
 gsize
 lmt_trace_file_room (const LmtTraceFile *file)
 {
-  if (file->rotate_bytes == 0 || file->packing != PLAIN)
+  if (file->rotate_bytes == 0)
     return G_MAXSIZE;
+  if (file->packing != PLAIN)
+    return pack_bytes (file) - file->raw.len; /* more than that is never kept */
   if (file->offset >= file->rotate_bytes)
     return file->empty || file->header == NULL || file->header->len >= file->rotate_bytes
                ? 1
