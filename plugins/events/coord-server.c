@@ -180,6 +180,12 @@ some_address (void)
   return g_inet_socket_address_new (loopback, 0);
 }
 
+static gboolean
+is_idle (gpointer data)
+{
+  return ((const Conn *)data)->state == CONN_IDLE;
+}
+
 static void
 take_connection (CoordServer *server, GSocket *socket, gboolean is_unix)
 {
@@ -214,17 +220,18 @@ take_connection (CoordServer *server, GSocket *socket, gboolean is_unix)
         stream = coord_stream_new (socket, NULL);
     }
   conn = g_new0 (Conn, 1);
+  g_autoptr (GIOStream) ending = coord_end_new (stream, is_idle, conn);
   conn->server = server;
   conn->link.data = conn;
-  conn->stream = stream;
+  conn->stream = ending;
   conn->socket = g_object_ref (socket);
   conn->remote = g_object_ref (remote);
   conn->since_ns = now_ns ();
   g_object_set_qdata (G_OBJECT (remote), conn_quark (), conn);
   g_queue_push_tail_link (&server->conns, &conn->link);
-  g_object_weak_ref (G_OBJECT (stream), on_stream_gone, conn);
+  g_object_weak_ref (G_OBJECT (ending), on_stream_gone, conn);
   server->last_activity_ns = conn->since_ns;
-  soup_server_accept_iostream (server->soup, stream, local, remote, NULL);
+  soup_server_accept_iostream (server->soup, ending, local, remote, NULL);
 }
 
 static void watch_listener (CoordServer *server, guint which);

@@ -345,6 +345,9 @@ gboolean coord_ingest (Coord *coord, const EventsBatch *batches, guint32 n, Even
 
 /* -------- HTTP (coord-server.c) -------- */
 
+/* coord-end.c. @is_idle: no request is under way. (transfer full) */
+typedef gboolean (*CoordEndIdle) (gpointer data);
+GIOStream *coord_end_new (GIOStream *base, CoordEndIdle is_idle, gpointer data);
 CoordServer *coord_server_new (Coord *coord, GError **error); /* bound and listening */
 void coord_server_free (CoordServer *server);
 const char *coord_server_url (CoordServer *server); /* http://127.0.0.1:9300 or unix:/path */

@@ -416,6 +416,14 @@ on_starting (SoupMessage *message, gpointer data)
   atomic_store (&conn->connected, 1);
 }
 
+/* A 204 has no Content-Length, and libsoup takes that for a body that ends with the connection, which it closes then. */
+static void
+on_headers (SoupMessage *message, gpointer data)
+{
+  if (soup_message_get_status (message) == 204)
+    soup_message_headers_set_encoding (soup_message_get_response_headers (message), SOUP_ENCODING_NONE);
+}
+
 static gint64
 read_retry_after (SoupMessage *message)
 {
@@ -498,6 +506,7 @@ replay_conn_call (ReplayConn *conn, const char *method, const char *path, const 
       soup_message_set_request_body_from_bytes (message, "application/json", bytes);
     }
   g_signal_connect (message, "starting", G_CALLBACK (on_starting), conn);
+  g_signal_connect (message, "got-headers", G_CALLBACK (on_headers), NULL);
   atomic_store (&conn->connected, 0);
   pthread_mutex_lock (&target->lock);
   conn->cut = CUT_NOT;

@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import random
+import re
 import select
 import signal
 import socket
@@ -341,6 +342,30 @@ def many_connections(folder):
 
 
 # -------- bodies --------
+
+@test
+def connections_that_end_are_given_back(folder):
+    """Closed by the client between requests, before the first, or by the clock: none stays counted."""
+    def count(coordinator):
+        return int(re.search(r"^lmtrace_coordinator_connections ([0-9]+)", coordinator.get("/metrics").body.decode(), re.M)[1])
+    with Coordinator("--max-connections", "20", "--timeout-keep-alive", "1s", folder=folder) as coordinator:
+        for turn in range(60):
+            sock = coordinator.raw()
+            if turn % 3:
+                sock.sendall(b"DELETE /instances/x HTTP/1.1\r\nHost: x\r\n\r\n" if turn % 2 else b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                true(sock.recv(100).startswith(b"HTTP/1.1 20"), turn)
+            sock.close()
+            if turn % 10 == 9:
+                time.sleep(0.1)
+        idle = [coordinator.raw() for _ in range(10)]
+        until = time.monotonic() + PATIENCE
+        while count(coordinator) > 2:
+            true(time.monotonic() < until, "%d connections are still counted" % count(coordinator))
+            time.sleep(0.2)
+        for sock in idle:
+            sock.close()
+        equal(coordinator.stop(), 0)
+
 
 def mutate(rng, text):
     data = bytearray(text)
