@@ -2,6 +2,7 @@
 /* Command `coordinator`: start, loop, end. */
 #include "coord.h"
 
+#include <sys/stat.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -200,8 +201,19 @@ start (const LmtCommandContext *context, Coord *coord, GError **error)
   if (!read_token (coord, error))
     return FALSE;
   for (guint i = 0; i < G_N_ELEMENTS (files); i++)
-    if (files[i] != NULL && files[i][0] != '\0' && !lmt_output_check_path (files[i], error))
-      return FALSE;
+    {
+      struct stat info;
+      if (files[i] == NULL || files[i][0] == '\0')
+        continue;
+      if (!lmt_output_check_path (files[i], error))
+        return FALSE;
+      /* They are renamed to their place: /dev/null would be a file afterwards. */
+      if (stat (files[i], &info) == 0 && !S_ISREG (info.st_mode))
+        {
+          g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected a file, found a device or another kind", files[i]);
+          return FALSE;
+        }
+    }
   coord_state_load (coord);
   coord->server = coord_server_new (coord, error);
   if (coord->server == NULL || !coord_source_start (coord, error))

@@ -344,6 +344,14 @@ def many_connections(folder):
 # -------- bodies --------
 
 @test
+def files_are_no_devices(folder):
+    pipe = os.path.join(folder, "pipe")
+    os.mkfifo(pipe)
+    for flag in ("--checkpoint-path", "--metadata-path"):
+        refused(lmtrace("coordinator", "--port", "0", "--exit-after-idle", "0.2", flag, pipe))
+
+
+@test
 def connections_that_end_are_given_back(folder):
     """Closed by the client between requests, before the first, or by the clock: none stays counted."""
     def count(coordinator):
