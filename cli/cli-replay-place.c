@@ -147,6 +147,34 @@ check_all_inputs (const LmtCommandContext *context, const ReplayConfig *config, 
          && check_inputs (files, "--output", output, error);
 }
 
+/* Two outputs in one file would be neither; /dev/null takes any number. By name: most of them aren't there yet. */
+static gboolean
+check_each_its_own (const LmtCommandContext *context, GError **error)
+{
+  static const char *const flags[] = { "trace-output", "state-out", "jsonl-out", "stats-out", "json", "output" };
+  g_auto (GStrv) names = g_new0 (char *, G_N_ELEMENTS (flags) + 1);
+
+  for (guint i = 0; i < G_N_ELEMENTS (flags); i++)
+    {
+      g_autofree char *text
+          = lmt_options_find (context->options, flags[i]) != NULL ? lmt_options_get_text (context->options, flags[i]) : NULL;
+      struct stat st;
+      const gboolean is_file
+          = text != NULL && text[0] != '\0' && strcmp (text, "-") != 0 && (stat (text, &st) != 0 || S_ISREG (st.st_mode));
+
+      names[i] = is_file ? g_canonicalize_filename (text, NULL) : g_strdup ("");
+      for (guint k = 0; is_file && k < i; k++)
+        if (strcmp (names[k], names[i]) == 0)
+          {
+            g_autofree char *shown = g_filename_display_name (text);
+            g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--%s: %s: expected a file of its own, found that of --%s", flags[i],
+                         shown, flags[k]);
+            return FALSE;
+          }
+    }
+  return TRUE;
+}
+
 static gboolean
 open_all (ReplayPlaces *places, const LmtCommandContext *context, const ReplayConfig *config, GError **error)
 {
@@ -176,7 +204,7 @@ open_all (ReplayPlaces *places, const LmtCommandContext *context, const ReplayCo
 ReplayPlaces *
 replay_places_open (const LmtCommandContext *context, const ReplayConfig *config, GPtrArray *files, GError **error)
 {
-  if (!check_all_inputs (context, config, files, error))
+  if (!check_all_inputs (context, config, files, error) || !check_each_its_own (context, error))
     return NULL;
   ReplayPlaces *places = g_new0 (ReplayPlaces, 1);
   places->made = g_ptr_array_new_with_free_func (g_free);

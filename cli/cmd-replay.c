@@ -82,8 +82,9 @@ check_copies (const LmtCommandContext *context, const LmtLevelOps *level, guint6
 static gboolean
 check_stdout (const LmtCommandContext *context, const ReplayConfig *config, GError **error)
 {
-  /* The level's own option. */
+  /* The level's own options. */
   g_autofree char *trace = lmt_options_get_text (context->options, "trace-output");
+  g_autofree char *state = lmt_options_get_text (context->options, "state-out");
   const gboolean records = lmt_options_is_set (context->options, "trace-level");
   const struct
   {
@@ -92,6 +93,7 @@ check_stdout (const LmtCommandContext *context, const ReplayConfig *config, GErr
     gboolean moves_report;
   } users[] = {
     { "--trace-output", records && g_strcmp0 (trace, "-") == 0, TRUE },
+    { "--state-out", g_strcmp0 (state, "-") == 0, TRUE },
     { "--jsonl-out", g_strcmp0 (config->jsonl_out, "-") == 0, TRUE },
     { "--stats-out", g_strcmp0 (config->stats_out, "-") == 0, TRUE },
     { "--json", g_strcmp0 (config->json, "-") == 0, TRUE },

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <glib/gstdio.h>
@@ -37,6 +38,15 @@ state_failed (GError **error, const char *path, int number)
   g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "--state-out: %s: cannot write: %s", path, g_strerror (number));
 }
 
+/* A device or a pipe is written to; only a file is replaced. */
+static gboolean
+is_special (const char *path)
+{
+  struct stat st;
+
+  return stat (path, &st) == 0 && !S_ISREG (st.st_mode) && !S_ISDIR (st.st_mode);
+}
+
 StorageState *
 storage_state_new (const char *path, guint n_l2, GError **error)
 {
@@ -52,7 +62,7 @@ storage_state_new (const char *path, guint n_l2, GError **error)
     return state;
 
   state->path = g_strdup (path);
-  if (strcmp (path, "-") == 0)
+  if (strcmp (path, "-") == 0 || is_special (path))
     state->file = tmpfile ();
   else
     {
@@ -552,31 +562,49 @@ sum_counts (const StorageStateEnd *end)
   return g_compute_checksum_for_string (G_CHECKSUM_SHA256, text->str, (gssize)text->len);
 }
 
+/* Where nothing can be renamed: stdout, a device, a pipe. */
+static gboolean
+copy_out (StorageState *state, FILE *file, GError **error)
+{
+  gboolean to_stdout = strcmp (state->path, "-") == 0;
+  FILE *out = to_stdout ? NULL : fopen (state->path, "we");
+  gboolean ok = TRUE;
+  char buffer[4096];
+  gsize n;
+
+  if (!to_stdout && out == NULL)
+    {
+      state->error = errno;
+      return TRUE;
+    }
+  rewind (file);
+  while (ok && state->error == 0 && (n = fread (buffer, 1, sizeof buffer, file)) > 0)
+    if (to_stdout)
+      ok = lmt_output_stdout (buffer, (gssize)n, error);
+    else if (fwrite (buffer, 1, n, out) != n)
+      state->error = errno;
+  if (out != NULL && fclose (out) != 0 && state->error == 0)
+    state->error = errno;
+  return ok;
+}
+
 /* The file gets its name only when it is whole. */
 static gboolean
 close_file (StorageState *state, GError **error)
 {
   FILE *file = g_steal_pointer (&state->file);
-  gboolean to_stdout = state->temporary == NULL;
+  gboolean copied = state->temporary == NULL;
 
   errno = 0;
   if (fflush (file) != 0 || ferror (file))
     state->error = errno != 0 ? errno : EIO;
-  if (to_stdout && state->error == 0)
+  if (copied && state->error == 0 && !copy_out (state, file, error))
     {
-      char buffer[4096];
-      gsize n;
-
-      rewind (file);
-      while ((n = fread (buffer, 1, sizeof buffer, file)) > 0)
-        if (!lmt_output_stdout (buffer, (gssize)n, error))
-          {
-            fclose (file);
-            return FALSE;
-          }
+      fclose (file);
+      return FALSE;
     }
   fclose (file);
-  if (!to_stdout && state->error == 0 && g_rename (state->temporary, state->path) != 0)
+  if (!copied && state->error == 0 && g_rename (state->temporary, state->path) != 0)
     state->error = errno;
   if (state->error != 0)
     {

@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import resource
+import stat
 import struct
 import subprocess
 import sys
@@ -190,6 +191,10 @@ def test_files(folder):
         with open(plain, "rb") as file:
             run("replay", "-", *LRU, "--speed", "0", "--no-csv", *flag, code=2, stdin=file)
         expect(read(plain) == before, "overwritten")
+    for flag in ("--output", "--jsonl-out", "--state-out", "--json=" + parts):  # nor two outputs into one file
+        words = [flag] if "=" in flag else [flag, os.path.join(folder, ".", "parts.lct")]
+        done = run("replay", trace, *LRU, "--speed", "0", "--no-csv", "--trace-level", "storage", "--trace-output", parts, *words, code=2)
+        expect("expected a file of its own, found that of --" in done.stderr, done.stderr)
     for words in (["--trace-schema", "3"], ["--trace-buffer", "1"], ["--trace-rotate", "x"], ["--trace-level", "events", "--trace-http", "nonsense"]):
         done = run("replay", trace, *LRU, "--speed", "0", "--no-csv", "--trace-level", "storage", "--trace-output", link, *words, code=2)
         expect(words[-2] in done.stderr, done.stderr)
@@ -205,6 +210,18 @@ def test_stdout(folder):
     expect(b"Trace Replay Result" in done.stderr, done.stderr)
     refused = subprocess.run([*words, "--format", "json"], capture_output=True, text=True, timeout=200, check=False)
     expect(refused.returncode == 2 and "taken by --trace-output" in refused.stderr, refused.stderr)
+
+
+def test_state_into_a_pipe(folder):
+    """What is no file is written to and stays what it is."""
+    pipe, state = os.path.join(folder, "pipe"), os.path.join(folder, "state.json")
+    words = ["replay", os.path.join(DATA, "0.5.6", "tiny.lct"), *LRU, "--speed", "0", "--no-csv", "-q", "--state-out"]
+    run(*words, state)
+    os.mkfifo(pipe)
+    process = subprocess.Popen([LMTRACE, *words, pipe])
+    with open(pipe, "rb") as file:
+        expect(file.read() == read(state), "state")
+    expect(process.wait(timeout=100) == 0 and stat.S_ISFIFO(os.stat(pipe).st_mode), "a pipe still")
 
 
 def test_default_name(folder):
