@@ -15,7 +15,8 @@ import time
 from lib import LMTRACE, Run, Skip, Tests, contains, end, environment, equal, finish, header, lmtrace, prefetch, reserve, start, true, write
 
 test = Tests()
-TRACES = sorted(glob.glob(os.path.join(os.environ["LMT_SOURCE_DIR"], "data", "traces", "*.lct")))
+TRACES = sorted(path for path in glob.glob(os.path.join(os.environ["LMT_SOURCE_DIR"], "data", "traces", "*.lct"))
+                if not os.path.basename(path).startswith("events-"))  # level storage
 L1 = ["--l1-size-gb", "0.0625", "--eviction-policy", "LRU"]
 SETTLED = ["--speed", "0", "--l2-store-policy", "skip_l1"]
 
