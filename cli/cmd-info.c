@@ -388,6 +388,8 @@ find_level (InfoRead *read)
     }
   else if (read->level->info_new != NULL)
     read->info = read->level->info_new (header);
+  if (read->info != NULL && read->level->info_walk != NULL)
+    lmt_reader_set_args_walk (read->reader, read->level->info_walk, read->info);
 }
 
 static double

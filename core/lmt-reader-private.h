@@ -17,6 +17,8 @@ struct _LmtReader
   LmtShapes *shapes;
   LmtReaderFaultFunc fault_func;
   gpointer fault_data;
+  LmtArgsWalk args_walk;
+  gpointer args_data;
   gboolean resync;
   guint64 max_frame;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lmt-reader-private.h"
+#include "lmt-record-private.h"
 
 #include <math.h>
 
@@ -98,6 +99,13 @@ lmt_reader_set_fault_func (LmtReader *reader, LmtReaderFaultFunc func, gpointer 
 {
   reader->fault_func = func;
   reader->fault_data = user_data;
+}
+
+void
+lmt_reader_set_args_walk (LmtReader *reader, LmtArgsWalk walk, gpointer user_data)
+{
+  reader->args_walk = walk;
+  reader->args_data = user_data;
 }
 
 LmtHeader *
@@ -429,14 +437,16 @@ lmt_reader_next (LmtReader *reader, LmtRecord *record)
         }
       body.data = reader->buffer + reader->start + LMT_FRAME_PREFIX_BYTES;
       body.len = len;
-      if (lmt_shapes_match (reader->shapes, body, record))
+      /* Who looks at the args has no use for a shape that says they are good. */
+      if (reader->args_walk == NULL && lmt_shapes_match (reader->shapes, body, record))
         {
           account (reader, record, LMT_FRAME_PREFIX_BYTES + (gsize)len);
           return LMT_READ_RECORD;
         }
-      if (lmt_record_split (body, record, &fault))
+      if (lmt_record_split_walking (body, record, reader->args_walk, reader->args_data, &fault))
         {
-          lmt_shapes_learn (reader->shapes, body, record);
+          if (reader->args_walk == NULL)
+            lmt_shapes_learn (reader->shapes, body, record);
           account (reader, record, LMT_FRAME_PREFIX_BYTES + (gsize)len);
           return LMT_READ_RECORD;
         }

@@ -3,6 +3,7 @@
 
 #include "lmt-cursor-private.h"
 #include "lmt-encode-private.h"
+#include "lmt-record-private.h"
 
 static gboolean
 refuse (LmtFault *fault, const char *reason, const char *detail)
@@ -129,15 +130,66 @@ split (LmtSpan body, LmtRecord *record, LmtFault *fault)
                    : (have & HAVE_QUALNAME) == 0 ? "qualname"
                                                  : "args");
   record->body = body;
+  record->walked = FALSE;
+  return TRUE;
+}
+
+/*
+ * A record as LMCache writes it: five members in the order of its struct, times as float64. Most of that is the same bytes in
+ * every record, and compared as such. FALSE: another form, or a fault; split() tells which.
+ */
+#define USUAL_HEAD "\x85\xa4type\xa6record\xa6t_mono\xcb"
+#define USUAL_WALL "\xa6t_wall\xcb"
+#define USUAL_NAME "\xa8qualname"
+enum
+{
+  USUAL_MONO_AT = sizeof USUAL_HEAD - 1,
+  USUAL_WALL_AT = USUAL_MONO_AT + 8 + sizeof USUAL_WALL - 1,
+  USUAL_NAME_AT = USUAL_WALL_AT + 8 + sizeof USUAL_NAME - 1,
+};
+
+static gboolean
+split_usual (LmtSpan body, LmtRecord *record, LmtArgsWalk walk, gpointer data, LmtFault *fault)
+{
+  const guint8 *p = body.data;
+  const guint8 *behind = NULL;
+  LmtCursor cursor;
+  LmtSpan key;
+
+  if (body.len <= USUAL_NAME_AT || memcmp (p, USUAL_HEAD, sizeof USUAL_HEAD - 1) != 0
+      || memcmp (p + USUAL_MONO_AT + 8, USUAL_WALL, sizeof USUAL_WALL - 1) != 0
+      || memcmp (p + USUAL_WALL_AT + 8, USUAL_NAME, sizeof USUAL_NAME - 1) != 0)
+    return FALSE;
+  lmt_cursor_init (&cursor, body);
+  cursor.pos += USUAL_NAME_AT;
+  if (!lmt_cursor_read_str (&cursor, &record->qualname) || !lmt_bytes_are_ascii (record->qualname.data, record->qualname.len)
+      || !lmt_cursor_read_str (&cursor, &key) || !LMT_SPAN_IS (key, "args"))
+    return FALSE;
+  if (walk != NULL)
+    behind = walk (data, record->qualname, cursor.pos, cursor.end);
+  if (behind != NULL)
+    {
+      record->args.data = cursor.pos;
+      record->args.len = (gsize)(behind - cursor.pos);
+      cursor.pos = behind;
+    }
+  else if (!read_args (&cursor, body.data, &record->args, fault))
+    return FALSE;
+  if (!lmt_cursor_at_end (&cursor))
+    return FALSE;
+  record->t_mono = lmt_read_be_double (p + USUAL_MONO_AT);
+  record->t_wall = lmt_read_be_double (p + USUAL_WALL_AT);
+  record->body = body;
+  record->walked = behind != NULL;
   return TRUE;
 }
 
 gboolean
-lmt_record_split (LmtSpan body, LmtRecord *record, LmtFault *fault)
+lmt_record_split_walking (LmtSpan body, LmtRecord *record, LmtArgsWalk walk, gpointer data, LmtFault *fault)
 {
   LmtFault shape;
 
-  if (split (body, record, fault))
+  if (split_usual (body, record, walk, data, fault) || split (body, record, fault))
     return TRUE;
   /* Broken bytes anywhere outrank a wrong member: with them nothing that was found can be trusted. A map as a key is left to the
    * check, too: split() sees it as a key that is no string only where it stands directly in the record. */
@@ -148,6 +200,12 @@ lmt_record_split (LmtSpan body, LmtRecord *record, LmtFault *fault)
       memcpy (fault->detail, shape.detail, sizeof fault->detail);
     }
   return FALSE;
+}
+
+gboolean
+lmt_record_split (LmtSpan body, LmtRecord *record, LmtFault *fault)
+{
+  return lmt_record_split_walking (body, record, NULL, NULL, fault);
 }
 
 void

@@ -149,6 +149,7 @@ lmt_shapes_match (LmtShapes *shapes, LmtSpan body, LmtRecord *record)
       record->args.data = body.data + shape->args;
       record->args.len = shape->args_len;
       record->body = body;
+      record->walked = FALSE;
       shapes->credit = MIN (shapes->credit + CREDIT_HIT, CREDIT_MAX);
       return TRUE;
     }

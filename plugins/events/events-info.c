@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "events-info.h"
+#include "events-walk.h"
 
 #include <math.h>
 #include <string.h>
@@ -29,6 +30,19 @@ typedef struct
   guint64 left_out;  /* words beyond EVENTS_INFO_MAX */
 } Counters;
 
+/* Where the counter of some bytes of args is: spares making their word. */
+enum
+{
+  MEMO_SLOTS = 64,
+  MEMO_BYTES = 64,
+};
+typedef struct
+{
+  Counter *counter;
+  guint32 len;
+  guint8 bytes[MEMO_BYTES];
+} MemoSlot;
+
 typedef struct
 {
   Counters instances;
@@ -38,6 +52,9 @@ typedef struct
   Wide store_bytes;
   guint64 entries_with_tokens;
   guint64 odd_values;
+  EventsSeen seen; /* of the record that comes next, if it was walked */
+  MemoSlot instance_memo[MEMO_SLOTS];
+  MemoSlot batch_memo[2][MEMO_SLOTS]; /* by `shared` */
 } EventsInfo;
 
 /* ---------------- counters ---------------- */
@@ -385,37 +402,117 @@ add_entries (EventsInfo *info, LmtSpan entries, gboolean store)
   return n;
 }
 
-static void
-add_batch (EventsInfo *info, const Members *members)
+static Counter *
+instance_counter (EventsInfo *info, LmtSpan instance)
+{
+  g_string_truncate (info->scratch, 0);
+  append_member (info->scratch, instance, "?");
+  return counters_get (&info->instances, info->scratch->str, info->scratch->len);
+}
+
+static Counter *
+batch_counter (EventsInfo *info, const Members *members, gboolean *store)
 {
   GString *scratch = info->scratch;
-  Counter *counter;
-  gboolean store;
-  Wide incarnation = 0;
-
-  g_string_truncate (scratch, 0);
-  append_member (scratch, members->instance_id, "?");
-  counter = counters_get (&info->instances, scratch->str, scratch->len);
-  if (members->incarnation.len > 0 && !to_wide (members->incarnation, &incarnation))
-    info->odd_values++;
-  else if (counter != NULL)
-    counter_add_incarnation (counter, incarnation);
 
   g_string_truncate (scratch, 0);
   append_member (scratch, members->event_type, "?");
-  store = strcmp (scratch->str, "store") == 0;
+  *store = strcmp (scratch->str, "store") == 0;
   g_string_append_c (scratch, '\0');
   append_member (scratch, members->tier, "?");
   g_string_append_c (scratch, '\0');
   append_member (scratch, members->backend, "");
   g_string_append_c (scratch, '\0');
   g_string_append_c (scratch, members->shared.len > 0 && is_true (members->shared) ? '1' : '0');
-  counter = counters_get (&info->batches, scratch->str, scratch->len);
+  return counters_get (&info->batches, scratch->str, scratch->len);
+}
+
+static void
+add_batch (EventsInfo *info, const Members *members)
+{
+  Counter *counter = instance_counter (info, members->instance_id);
+  gboolean store;
+  Wide incarnation = 0;
+
+  if (members->incarnation.len > 0 && !to_wide (members->incarnation, &incarnation))
+    info->odd_values++;
+  else if (counter != NULL)
+    counter_add_incarnation (counter, incarnation);
+
+  counter = batch_counter (info, members, &store);
   guint64 n = add_entries (info, members->entries, store);
   if (counter == NULL)
     return;
   counter->count++;
   counter->entries += n;
+}
+
+/* ---------------- records that were walked ---------------- */
+
+/* The slot for these bytes; its counter is NULL if they are new there. NULL: too long for one. */
+static MemoSlot *
+memo_slot (MemoSlot *slots, const guint8 *bytes, gsize len)
+{
+  MemoSlot *slot;
+
+  if (len > MEMO_BYTES)
+    return NULL;
+  slot = &slots[lmt_hash_bytes (bytes, len, 0) % MEMO_SLOTS];
+  if (slot->len != len || memcmp (slot->bytes, bytes, len) != 0)
+    {
+      slot->counter = NULL;
+      slot->len = (guint32)len;
+      memcpy (slot->bytes, bytes, len);
+    }
+  return slot;
+}
+
+/* add_batch() of what the walk saw. */
+static void
+add_seen (EventsInfo *info, const EventsSeen *seen)
+{
+  const guint8 *kind = seen->event_type.data; /* event_type, tier and backend stand one behind the other */
+  MemoSlot *slot = memo_slot (info->instance_memo, seen->instance.data, seen->instance.len);
+  Counter *counter = slot != NULL ? slot->counter : NULL;
+
+  if (counter == NULL)
+    counter = instance_counter (info, seen->instance);
+  if (slot != NULL)
+    slot->counter = counter;
+  if (counter != NULL)
+    counter_add_incarnation (counter, seen->incarnation);
+
+  slot = memo_slot (info->batch_memo[seen->shared], kind, (gsize)(seen->backend.data + seen->backend.len - kind));
+  counter = slot != NULL ? slot->counter : NULL;
+  if (counter == NULL)
+    {
+      const Members members = { .event_type = seen->event_type,
+                                .tier = seen->tier,
+                                .backend = seen->backend,
+                                .shared = { (const guint8 *)(seen->shared ? "\xc3" : "\xc2"), 1 } };
+      gboolean store;
+
+      counter = batch_counter (info, &members, &store);
+    }
+  if (slot != NULL)
+    slot->counter = counter;
+  if (seen->store)
+    {
+      info->store_bytes += seen->bytes;
+      info->entries_with_tokens += seen->n_tokens;
+    }
+  if (counter == NULL)
+    return;
+  counter->count++;
+  counter->entries += seen->n_entries;
+}
+
+const guint8 *
+events_info_walk (gpointer data, LmtSpan qualname, const guint8 *args, const guint8 *end)
+{
+  EventsInfo *info = data;
+
+  return LMT_SPAN_IS (qualname, "events.batch") ? events_walk_batch (args, end, &info->seen) : NULL;
 }
 
 gpointer
@@ -448,7 +545,9 @@ events_info_record (gpointer data, const LmtRecord *record)
   EventsInfo *info = data;
   Members members;
 
-  if (LMT_SPAN_IS (record->qualname, "events.batch"))
+  if (record->walked)
+    add_seen (info, &info->seen);
+  else if (LMT_SPAN_IS (record->qualname, "events.batch"))
     {
       read_members (record->args, &members);
       add_batch (info, &members);

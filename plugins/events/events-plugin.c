@@ -12,6 +12,7 @@ static const LmtLevelOps events_level = {
   .info_record = events_info_record,
   .info_finish = events_info_finish,
   .info_select = events_info_select,
+  .info_walk = events_info_walk,
   .info_free = events_info_free,
 };
 
