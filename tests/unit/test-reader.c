@@ -337,6 +337,61 @@ test_damaged_twice (void)
   g_assert_cmpuint (lmt_reader_get_stats (reader)->lost_ranges, ==, 2);
 }
 
+typedef struct
+{
+  guint asked;
+  guint took;
+} Walker;
+
+/* Takes the args of every record but of `call_1`. */
+static const guint8 *
+walk_args (gpointer data, LmtSpan qualname, const guint8 *args, const guint8 *end)
+{
+  Walker *walker = data;
+  LmtCursor cursor = { args, end };
+  LmtFault fault;
+
+  walker->asked++;
+  if (LMT_SPAN_IS (qualname, "call_1") || !lmt_cursor_check_next (&cursor, &fault))
+    return NULL;
+  walker->took++;
+  return cursor.pos;
+}
+
+/* Somebody else looks at the args: the same records come, marked where they were taken; one that is none isn't handed out. */
+static void
+test_args_walk (void)
+{
+  static const guint8 behind[] = { 0xc0 };
+  g_autoptr (GByteArray) trace = make_trace (3, 10);
+  gsize last = trace->len;
+  g_autoptr (LmtReader) reader = NULL;
+  Walker walker = { 0 };
+  LmtRecord record;
+
+  add_record (trace, 3, 10);
+  g_byte_array_append (trace, behind, sizeof behind);
+  put_be32 (trace, last, (guint32)(trace->len - last - 4));
+  add_record (trace, 4, 10);
+  add_record (trace, 5, 10);
+  reader = open_bytes (trace);
+  lmt_reader_set_args_walk (reader, walk_args, &walker);
+  for (guint n = 0; n < 5; n++)
+    {
+      const guint call = n < 3 ? n : n + 1;
+
+      g_assert_cmpint ((gint)lmt_reader_next (reader, &record), ==, LMT_READ_RECORD);
+      g_assert_cmpuint (record.number, ==, n + 1);
+      g_assert_cmpint (record.walked, ==, call % 3 != 1);
+      g_assert_true (record.args.data + record.args.len == record.body.data + record.body.len);
+      g_assert_cmpfloat (record.t_wall, ==, 1e9 + call);
+    }
+  g_assert_cmpint ((gint)lmt_reader_next (reader, &record), ==, LMT_READ_END);
+  g_assert_cmpuint (walker.asked, ==, 6);
+  g_assert_cmpuint (walker.took, ==, 4);
+  g_assert_cmpuint (lmt_reader_get_malformed (reader, 3), ==, 1);
+}
+
 /* Every cut of a file is a clean end, a cut prefix or a cut body, never damage. */
 static void
 test_every_cut (void)
@@ -800,6 +855,7 @@ main (int argc, char **argv)
     }
   g_test_add_func ("/reader/fifo", test_fifo);
   g_test_add_func ("/reader/damaged-twice", test_damaged_twice);
+  g_test_add_func ("/reader/args-walk", test_args_walk);
   g_test_add_func ("/reader/every-cut", test_every_cut);
   g_test_add_func ("/reader/scan-effort", test_scan_effort);
   g_test_add_func ("/reader/zero-fill", test_zero_fill);

@@ -111,6 +111,14 @@ gboolean lmt_cursor_read_double (LmtCursor *cursor, double *value);
  */
 gboolean lmt_cursor_check (LmtSpan span, LmtFault *fault);
 
+/**
+ * lmt_cursor_check_next:
+ * @fault: (out): as lmt_cursor_check() has it, but for `trailing-bytes`
+ *
+ * Steps over one whole value, nested or not, and looks at it as lmt_cursor_check() does. FALSE: the cursor stays where it was.
+ */
+gboolean lmt_cursor_check_next (LmtCursor *cursor, LmtFault *fault);
+
 static inline gboolean
 lmt_span_equal_str (LmtSpan span, const char *text, gsize len)
 {

@@ -208,6 +208,9 @@ typedef struct
   /* Failures of the target that no record shows, as writes in the background fail: --max-errors counts them beside failed
    * records. NULL: none. */
   guint64 (*target_errors) (gpointer session);
+  /* An LmtArgsWalk for `info`; @info is what info_new made. The args it took come to info_record or info_select next, unless the
+   * record turned out to be none. NULL: core looks at them. */
+  const guint8 *(*info_walk) (gpointer info, LmtSpan qualname, const guint8 *args, const guint8 *end);
 } LmtLevelOps;
 
 /**

@@ -104,6 +104,8 @@ void lmt_reader_set_max_frame (LmtReader *reader, guint64 bytes);
 /* A number that other than 0 ends waiting and reading like the end of the file (signals). Borrowed. */
 void lmt_reader_set_interrupts (LmtReader *reader, const volatile gint *interrupts);
 void lmt_reader_set_fault_func (LmtReader *reader, LmtReaderFaultFunc func, gpointer user_data);
+/* Lets @walk look at the args of records in the usual form; what it doesn't take is looked at here. (nullable) */
+void lmt_reader_set_args_walk (LmtReader *reader, LmtArgsWalk walk, gpointer user_data);
 
 /**
  * lmt_reader_read_header: reads frame 0.

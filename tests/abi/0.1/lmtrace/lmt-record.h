@@ -20,6 +20,7 @@ G_BEGIN_DECLS
  * @t_wall: seconds since the epoch
  * @qualname: which call
  * @args: one msgpack map, undecoded but already walked (bounds, UTF-8, depth)
+ * @walked: by the LmtArgsWalk, and this is the last record it took
  *
  * Source: LMCache trace format version 1, struct Record. The spans die with the next lmt_reader_next().
  */
@@ -33,6 +34,8 @@ typedef struct
   LmtSpan qualname;
   LmtSpan args;
   LmtSpan body;
+  guint32 walked;
+  guint32 reserved;
 } LmtRecord;
 
 /**
@@ -42,9 +45,22 @@ typedef struct
  *   wrong-tag, missing-field, wrong-type; the field's name or the place in @detail
  *
  * Checks the whole body and finds the five members, in any order, last one of equal keys counting.
- * Only the four value members of @record are set.
+ * Only the four value members of @record are set, and @walked.
  */
 gboolean lmt_record_split (LmtSpan body, LmtRecord *record, LmtFault *fault);
+
+/**
+ * LmtArgsWalk: looks at a record's args in the stead of lmt_cursor_check_next(), for who has to look at them anyway: each byte is
+ * read once instead of twice.
+ * @data: the caller's
+ * @args: their first byte; nothing there is checked yet
+ * @end: of the record's body
+ *
+ * Must hold to what lmt_cursor_check_next() holds to, on the forms it knows: bounds, UTF-8, depth; a map whose keys are strings.
+ * The record may still turn out to be none: what was seen counts only once lmt_reader_next() has handed the record out.
+ * Returns: (nullable): the byte behind the args; %NULL: not a form it knows, they are looked at in the common way.
+ */
+typedef const guint8 *(*LmtArgsWalk) (gpointer data, LmtSpan qualname, const guint8 *args, const guint8 *end);
 
 /* Appends the frame of one record, byte for byte as LMCache writes it; @args is an encoded map. */
 void lmt_record_encode (double t_mono, double t_wall, LmtSpan qualname, LmtSpan args, GByteArray *out);
