@@ -293,6 +293,44 @@ test_arena (void)
   rig_close (&rig);
 }
 
+/* Around the size from which on stores go past the caches, from buffers at any address: every byte, and none beside them. */
+static void
+test_copies (void)
+{
+  static const guint64 sizes[] = { 1, 65536, 65537, 262143, 262144, 262145, 262207, 262208, 1048593 };
+  static const guint offsets[] = { 0, 1, 17, 63 };
+  enum
+  {
+    MOST = 1048593 + 128
+  };
+  g_autofree guint8 *from = g_malloc (MOST), *to = g_malloc (MOST);
+  Rig rig;
+  rig_open (&rig, "{\"type\":\"dram\",\"max_size_gb\":0.0625,\"huge_pages\":true}");
+  g_autofree char *reserved = rig_status (&rig, "huge_pages_reserved_bytes");
+  if (strcmp (reserved, "0") == 0)
+    g_assert_true (rig_said (&rig, "dram: huge_pages: the system's pool hasn't enough (vm.nr_hugepages)"));
+  else
+    g_assert_cmpstr (reserved, ==, "67108864");
+  lmt_fill (5, from, MOST);
+  for (guint i = 0; i < G_N_ELEMENTS (sizes) * G_N_ELEMENTS (offsets); i++)
+    {
+      guint64 size = sizes[i / G_N_ELEMENTS (offsets)];
+      guint offset = offsets[i % G_N_ELEMENTS (offsets)];
+      g_assert_cmpint (rig_store (&rig, rig_key (&rig, "m", i, ""), from + offset, size), ==, LMT_L2_OK);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (sizes) * G_N_ELEMENTS (offsets); i++)
+    {
+      guint64 size = sizes[i / G_N_ELEMENTS (offsets)];
+      guint offset = offsets[i % G_N_ELEMENTS (offsets)];
+      memset (to, 0xa5, MOST);
+      g_assert_cmpint (rig_load (&rig, rig_key (&rig, "m", i, ""), to + 64 - offset, size), ==, LMT_L2_OK);
+      g_assert_cmpint (memcmp (to + 64 - offset, from + offset, size), ==, 0);
+      g_assert_cmpint (to[63 - offset], ==, 0xa5);
+      g_assert_cmpint (to[64 - offset + size], ==, 0xa5);
+    }
+  rig_close (&rig);
+}
+
 static void
 test_sizes_only (void)
 {
@@ -324,6 +362,7 @@ main (int argc, char **argv)
   g_test_add_func ("/dram/close", test_close);
   g_test_add_func ("/dram/too-much", test_too_much);
   g_test_add_func ("/dram/arena", test_arena);
+  g_test_add_func ("/dram/copies", test_copies);
   g_test_add_func ("/dram/sizes-only", test_sizes_only);
   int failed = g_test_run ();
   g_object_unref (rig_registry ());

@@ -14,7 +14,9 @@ enum
   STEP = 64,
   N_BINS = 512, /* eight an octave */
   GUARD = 4096,
-  POLICY_BIND = 2, /* MPOL_BIND of <numaif.h>, which not every system has */
+  HUGE_PAGE = 2 << 20,
+  POPULATE_WRITE = 23, /* MADV_POPULATE_WRITE of Linux 5.14, younger than some headers */
+  POLICY_BIND = 2,     /* MPOL_BIND of <numaif.h>, which not every system has */
   NODE_WORDS = 16,
 };
 
@@ -34,6 +36,7 @@ struct _DramArena
 {
   char *map;
   guint64 map_bytes;
+  guint64 reserved; /* from the pool of huge pages, at the front */
   char *base;
   Block *blocks;
   guint32 n_blocks;
@@ -41,7 +44,6 @@ struct _DramArena
   guint32 spare; /* records without a block, by `next` */
   guint32 bins[N_BINS];
   guint64 filled[N_BINS / 64];
-  gboolean huge;
 };
 
 /* Of a size in steps: linear below 8, then eight bins an octave; every block of a higher bin is larger. */
@@ -207,32 +209,45 @@ dram_arena_address (DramArena *arena, guint32 block)
   return arena->base + arena->blocks[block].at;
 }
 
-gboolean
-dram_arena_is_huge (const DramArena *arena)
-{
-  return arena->huge;
-}
-
 static gboolean
-bind_node (DramArena *arena, guint64 bytes, gint64 node, GError **error)
+bind_memory (void *memory, guint64 bytes, gint64 node)
 {
   unsigned long mask[NODE_WORDS] = { 0 };
   const guint bits = 8 * sizeof mask[0];
-  mask[(guint)node / bits] = 1UL << ((guint)node % bits);
-  if (syscall (SYS_mbind, arena->base, bytes, POLICY_BIND, mask, NODE_WORDS * bits, 0) == 0)
+  if (node < 0)
     return TRUE;
-  g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "dram: numa: node %d: %s", (int)node, g_strerror (errno));
-  return FALSE;
+  mask[(guint)node / bits] = 1UL << ((guint)node % bits);
+  return syscall (SYS_mbind, memory, bytes, POLICY_BIND, mask, NODE_WORDS * bits, 0) == 0;
+}
+
+/* Touched here: a pool that is too small after all (another group's limit, another node) is an error now, a SIGBUS later. What
+ * lay there before is gone also if this fails. */
+static gboolean
+map_pool (void *at, guint64 bytes, gint64 node)
+{
+  const int pool = MAP_HUGETLB | 21 << MAP_HUGE_SHIFT; /* 2 MiB */
+  return mmap (at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | pool, -1, 0) != MAP_FAILED
+         && bind_memory (at, bytes, node) && madvise (at, bytes, POPULATE_WRITE) == 0;
+}
+
+/* Huge pages or a fault for each 4 KiB and copies that wait for the translation of addresses: first stores took four times as
+ * long, later ones and loads a quarter longer. Only a hint: nothing is reserved by it. */
+static gboolean
+map_memory (void *at, guint64 bytes, gint64 node)
+{
+  if (mmap (at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+    return FALSE;
+  madvise (at, bytes, MADV_HUGEPAGE);
+  return bind_memory (at, bytes, node);
 }
 
 DramArena *
-dram_arena_new (guint64 bytes, gboolean huge_pages, gint64 numa_node, GError **error)
+dram_arena_new (guint64 bytes, guint64 reserve, gint64 numa_node, GError **error)
 {
-  const guint64 huge_step = 2 * 1024 * 1024;
   DramArena *arena = g_new0 (DramArena, 1);
-  bytes = (bytes + GUARD - 1) / GUARD * GUARD;
-  arena->map_bytes = bytes + huge_step + 2 * GUARD;
-  arena->map = mmap (NULL, arena->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+  arena->map_bytes = bytes + HUGE_PAGE + 2 * GUARD;
+  arena->map = mmap (NULL, arena->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena->map == MAP_FAILED)
     {
       g_set_error (error, LMT_L2_ERROR, LMT_L2_NO_SPACE, "dram: %.4g GiB of address space: %s", (double)bytes / 1073741824.0,
@@ -240,22 +255,48 @@ dram_arena_new (guint64 bytes, gboolean huge_pages, gint64 numa_node, GError **e
       g_free (arena);
       return NULL;
     }
-  arena->base = (char *)(((guintptr)arena->map + GUARD + huge_step - 1) / huge_step * huge_step);
-  /* A write past either end stops here, not in somebody's data. */
-  mprotect (arena->base - GUARD, GUARD, PROT_NONE);
-  mprotect (arena->base + bytes, GUARD, PROT_NONE);
-  if (huge_pages)
-    arena->huge = madvise (arena->base, bytes, MADV_HUGEPAGE) == 0;
+  /* All around stays out of reach: a write past either end stops there, not in somebody's data. */
+  arena->base = (char *)(((guintptr)arena->map + GUARD + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+  reserve = MIN ((reserve + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, bytes);
+  if (reserve > 0 && map_pool (arena->base, reserve, numa_node))
+    arena->reserved = reserve;
+  if (arena->reserved < bytes && !map_memory (arena->base + arena->reserved, bytes - arena->reserved, numa_node))
+    {
+      if (numa_node >= 0)
+        g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "dram: numa: node %d: %s", (int)numa_node, g_strerror (errno));
+      else
+        g_set_error (error, LMT_L2_ERROR, LMT_L2_NO_SPACE, "dram: %.4g GiB of memory: %s", (double)bytes / 1073741824.0,
+                     g_strerror (errno));
+      dram_arena_free (arena);
+      return NULL;
+    }
   record_take (arena); /* number 0 */
   guint32 all = record_take (arena);
   arena->blocks[all] = (Block){ .bytes = bytes };
   bin_add (arena, all);
-  if (numa_node >= 0 && !bind_node (arena, bytes, numa_node, error))
-    {
-      dram_arena_free (arena);
-      return NULL;
-    }
   return arena;
+}
+
+guint64
+dram_arena_reserved (const DramArena *arena)
+{
+  return arena->reserved;
+}
+
+/* Free pages less those that others have reserved and not yet touched. */
+guint64
+dram_arena_pool_free (void)
+{
+  static const char *const names[] = { "free_hugepages", "resv_hugepages" };
+  guint64 n[G_N_ELEMENTS (names)] = { 0 };
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      g_autofree char *path = g_build_filename ("/sys/kernel/mm/hugepages/hugepages-2048kB", names[i], NULL);
+      g_autofree char *text = NULL;
+      if (g_file_get_contents (path, &text, NULL, NULL))
+        n[i] = g_ascii_strtoull (text, NULL, 10);
+    }
+  return n[0] > n[1] ? (n[0] - n[1]) * HUGE_PAGE : 0;
 }
 
 void

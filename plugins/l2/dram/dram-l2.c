@@ -11,6 +11,7 @@
 #include <lmtrace/lmt-plugin.h>
 
 #include "dram-arena.h"
+#include "dram-copy.h"
 #include "dram-index.h"
 #include "dram-later.h"
 
@@ -42,7 +43,8 @@ static const LmtOption dram_options[] = {
   LMT_OPTION (DOUBLE, "latency_us", DramConfig, latency_us, "0", "0..1e9", "Delay each operation by this, in us"),
   LMT_OPTION (JSON, "jitter", DramConfig, jitter, NULL, NULL, "Vary delays: {\"seed\": INT, \"share\": 0..1}"),
   LMT_OPTION (BOOL, "data", DramConfig, data, "true", NULL, "Keep bytes; false keeps keys and sizes only"),
-  LMT_OPTION (BOOL, "huge_pages", DramConfig, huge_pages, "false", NULL, "Ask for transparent huge pages"),
+  LMT_OPTION (BOOL, "huge_pages", DramConfig, huge_pages, "false", NULL,
+              "Take huge pages out of the system's pool, at open; transparent ones are asked for in any case"),
   LMT_OPTION_FULL (INT, "numa", DramConfig, numa, LMT_OPTION_NULLABLE, "-1", "-1..1023", "NODE",
                    "Bind the memory to this NUMA node; -1 or null means none", NULL),
   LMT_OPTION (UINT, "depth", DramConfig, depth, "256", "1..65536", "Take at most this many delayed operations at a time"),
@@ -194,24 +196,29 @@ memory_free (void)
 static gboolean
 make_arena (Dram *dram, const DramConfig *config, GError **error)
 {
-  guint64 free_bytes = memory_free ();
+  guint64 free_bytes = memory_free (), pool = config->huge_pages ? dram_arena_pool_free () : 0;
   double asked = config->max_size_gb * GIB;
-  if (asked > (double)free_bytes)
+  /* The pool is no part of what counts as free. One that can't hold all is left alone. */
+  if (pool > 0 && (double)pool < asked)
+    pool = 0;
+  if (asked > (double)MAX (free_bytes, pool))
     {
       g_set_error (error, LMT_L2_ERROR, LMT_L2_NO_SPACE, "dram: max_size_gb: %.4g GiB asked, %.4g GiB free", config->max_size_gb,
                    (double)free_bytes / GIB);
       return FALSE;
     }
   /* Twice the address space: what is cut up must not make a store fail that the capacity allows. Untouched pages cost nothing. */
-  guint64 bytes = asked > 0 ? (guint64)asked * 2 + 1048576 : free_bytes;
+  guint64 bytes = asked > 0 ? (guint64)asked * 2 + 1048576 : MAX (free_bytes, pool);
   struct rlimit limit;
   if (getrlimit (RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     bytes = asked > 0 ? (guint64)asked + 1048576 : bytes / 2;
-  dram->arena = dram_arena_new (bytes, config->huge_pages != 0, config->numa, error);
+  dram->arena = dram_arena_new (bytes, asked > 0 ? MIN ((guint64)asked, pool) : pool, config->numa, error);
   if (dram->arena == NULL)
     return FALSE;
-  if (config->huge_pages && !dram_arena_is_huge (dram->arena))
-    dram->host->message (dram->host->data, "info: huge pages", "dram: huge_pages: the kernel has none: small pages are used");
+  if (config->huge_pages && dram_arena_reserved (dram->arena) == 0)
+    dram->host->message (
+        dram->host->data, "info: huge pages",
+        "dram: huge_pages: the system's pool hasn't enough (vm.nr_hugepages): transparent ones, if there are any");
   return TRUE;
 }
 
@@ -245,7 +252,7 @@ store (Dram *dram, LmtL2Io *io)
           io->code = LMT_L2_NO_SPACE;
           return;
         }
-      memcpy (dram_arena_address (dram->arena, block), io->buffer, io->buffer_bytes);
+      dram_copy_in (dram_arena_address (dram->arena, block), io->buffer, io->buffer_bytes);
     }
   if (entry != NULL)
     {
@@ -438,6 +445,8 @@ dram_status (gpointer handle, LmtL2AddStatus add, gpointer data)
   dram_add_number (add, data, "object_bytes", dram->bytes);
   dram_add_number (add, data, "repaired", dram->n_repaired);
   add (data, "data", dram->arena != NULL ? "kept" : "sizes only");
+  if (dram->arena != NULL)
+    dram_add_number (add, data, "huge_pages_reserved_bytes", dram_arena_reserved (dram->arena));
 }
 
 /* Puts a block of @bytes under the object: front kept, what is new is 5A. */
