@@ -167,24 +167,10 @@ typedef struct
   char name[64]; /* "": no name yet (O_TMPFILE) */
 } Temp;
 
-static int
-open_unnamed (Fs *fs, gboolean direct)
+int
+fs_open_unnamed (Fs *fs, gboolean direct)
 {
   return openat (fs->tmp_dir, ".", O_WRONLY | O_CLOEXEC | O_TMPFILE | (direct ? O_DIRECT : 0), fs_create_mode (fs));
-}
-
-gboolean
-fs_worker_wants_spare (Fs *fs, const FsWorker *worker)
-{
-  return worker->stored && worker->spare == 0 && atomic_load (&fs->use_tmpfile);
-}
-
-void
-fs_worker_open_spare (Fs *fs, FsWorker *worker)
-{
-  worker->stored = FALSE; /* if it can't be opened, the next store finds out why */
-  worker->spare_direct = atomic_load (&fs->direct) != 0;
-  worker->spare = open_unnamed (fs, worker->spare_direct) + 1;
 }
 
 void
@@ -208,9 +194,10 @@ temp_open (Fs *fs, FsWorker *worker, Temp *temp)
       worker->spare = 0;
       return 0;
     }
+  fs_worker_close_spare (worker);
   if (atomic_load (&fs->use_tmpfile))
     {
-      temp->fd = open_unnamed (fs, temp->direct);
+      temp->fd = fs_open_unnamed (fs, temp->direct);
       if (temp->fd >= 0)
         return 0;
       if (errno != EOPNOTSUPP && errno != EISDIR)

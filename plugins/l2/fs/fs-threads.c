@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,8 +15,17 @@
 
 enum
 {
-  SPARE_MS = 50, /* a file opened ahead is kept so long after a thread's last operation */
+  KEPT = 16,     /* files opened ahead, and files to be closed, at most */
+  MANY = 8,      /* of them are worth a thread's waking up */
+  TIDY_MS = 10,  /* what is less waits so long for more */
+  SPARE_MS = 50, /* files opened ahead are kept so long after the last operation */
 };
+
+typedef struct
+{
+  int fd;
+  gboolean direct;
+} Spare;
 
 typedef struct
 {
@@ -30,54 +40,205 @@ typedef struct
   guint32 done_head;
   atomic_uint n_done; /* changes under the mutex */
   int fd;             /* readable while something is to be reaped; fs->wake_fd: whose reader is told only */
-  guint32 idle;
-  guint32 n_new; /* since the last flush; driving thread */
+  guint32 idle;       /* threads that wait */
+  guint32 busy;       /* threads that run an operation */
+  guint32 coming;     /* threads that are done with theirs and will look for another at once */
+  Spare spares[KEPT]; /* files without a name for the next stores */
+  guint32 n_spares;
+  guint32 n_wanted; /* that many were used up */
+  int to_close[KEPT];
+  guint32 n_to_close;
+  gboolean tidying; /* by one thread at a time */
+  guint32 watch_ms; /* so long a thread waits before it looks whether there is something to tidy up; 0: none does */
+  guint32 n_new;    /* since the last flush; driving thread */
   gboolean stop;
   sigset_t no_signals;
   guint32 n_threads; /* so many were started; driving thread */
   pthread_t threads[];
 } Pool;
 
-/* Under the mutex: or a reap that empties the queue in between would leave the descriptor readable for nothing. */
 static void
-add_done (Pool *pool, LmtL2Io *io)
+tell (Pool *pool)
 {
   const guint64 one = 1;
+  while (write (pool->fd, &one, sizeof one) < 0 && errno == EINTR)
+    ;
+}
+
+/* With the mutex held. TRUE: tell() is to follow when it isn't any more: who is told may run at once, and wants it. */
+static gboolean
+add_done (Pool *pool, LmtL2Io *io)
+{
   guint32 n = atomic_load_explicit (&pool->n_done, memory_order_relaxed);
   pool->done[(pool->done_head + n) % pool->size] = io;
   atomic_store_explicit (&pool->n_done, n + 1, memory_order_release);
-  if (n == 0)
-    while (write (pool->fd, &one, sizeof one) < 0 && errno == EINTR)
-      ;
+  if (n > 0)
+    return FALSE;
+  if (pool->fd == pool->fs->wake_fd)
+    return TRUE;
+  /* Nobody else reads it: a reap that empties the queue in between would leave it readable for nothing. */
+  tell (pool);
+  return FALSE;
 }
 
-/* With the mutex held. After its last operation a thread opens a file for the next store: who waits for that one doesn't wait for
- * the file too. Nobody asks for long: the file goes. */
+/* -------- what a store leaves behind -------- */
+
+/* With the mutex held. The file that was opened ahead goes to the thread that does the store. */
 static void
-wait_for_work (Pool *pool, FsWorker *worker)
+take_spare (Pool *pool, FsWorker *worker)
 {
-  if (fs_worker_wants_spare (pool->fs, worker))
+  if (pool->n_spares > 0)
     {
-      pthread_mutex_unlock (&pool->mutex);
-      fs_worker_open_spare (pool->fs, worker);
-      pthread_mutex_lock (&pool->mutex);
-      if (pool->n > 0 || pool->stop)
-        return;
+      Spare spare = pool->spares[--pool->n_spares];
+      worker->spare = spare.fd + 1;
+      worker->spare_direct = spare.direct;
     }
+  else
+    pool->n_wanted++; /* there should be more of them */
+}
+
+/* With the mutex held. FALSE: there was no room for all of it, the thread does its own. */
+static gboolean
+leave_behind (Pool *pool, FsWorker *worker)
+{
+  if (worker->spare > 0 && pool->n_spares < KEPT)
+    {
+      pool->spares[pool->n_spares++] = (Spare){ .fd = worker->spare - 1, .direct = worker->spare_direct };
+      worker->spare = 0;
+    }
+  else if (worker->stored)
+    pool->n_wanted++;
+  worker->stored = FALSE;
+  if (worker->to_close > 0 && pool->n_to_close < KEPT)
+    {
+      pool->to_close[pool->n_to_close++] = worker->to_close - 1;
+      worker->to_close = 0;
+    }
+  return worker->spare == 0 && worker->to_close == 0;
+}
+
+/* With the mutex held. */
+static guint32
+count_wanted (const Pool *pool)
+{
+  return atomic_load (&pool->fs->use_tmpfile) ? MIN (pool->n_wanted, KEPT - pool->n_spares) : 0;
+}
+
+/* With the mutex held. There are so many things to tidy up. */
+static gboolean
+is_untidy (const Pool *pool, guint32 things)
+{
+  return !pool->tidying && (pool->n_to_close >= things || count_wanted (pool) >= things);
+}
+
+/* With the mutex held, and without in between: closes what was stored, opens files for stores to come, until a thread is needed
+ * for something better. */
+static void
+tidy_up (Pool *pool)
+{
+  pool->tidying = TRUE;
+  while (!pool->stop && pool->n <= pool->idle && (pool->n_to_close > 0 || count_wanted (pool) > 0))
+    {
+      gboolean wanted = count_wanted (pool) > 0;
+      int to_close = pool->n_to_close > 0 ? pool->to_close[--pool->n_to_close] : -1;
+      Spare spare = { .fd = -1, .direct = atomic_load (&pool->fs->direct) != 0 };
+      pthread_mutex_unlock (&pool->mutex);
+      if (wanted)
+        spare.fd = fs_open_unnamed (pool->fs, spare.direct);
+      if (to_close >= 0)
+        close (to_close);
+      pthread_mutex_lock (&pool->mutex);
+      pool->n_wanted = !wanted ? pool->n_wanted : spare.fd >= 0 ? pool->n_wanted - 1 : 0; /* the next store finds out why */
+      if (spare.fd >= 0 && pool->n_spares < KEPT)
+        pool->spares[pool->n_spares++] = spare;
+      else if (spare.fd >= 0)
+        close (spare.fd);
+    }
+  pool->n_wanted = count_wanted (pool);
+  pool->tidying = FALSE;
+}
+
+static void
+close_spares (Pool *pool)
+{
+  while (pool->n_spares > 0)
+    close (pool->spares[--pool->n_spares].fd);
+}
+
+/* -------- the threads -------- */
+
+/* TRUE: nothing came for so long. */
+static gboolean
+wait_ms (Pool *pool, guint32 ms)
+{
+  struct timespec until;
+  clock_gettime (CLOCK_MONOTONIC, &until);
+  until.tv_nsec += (long)ms * 1000000;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  return pthread_cond_timedwait (&pool->cond, &pool->mutex, &until) == ETIMEDOUT;
+}
+
+/* With the mutex held. Whoever waits for a store waits neither for its file to be closed nor for the next one's to be opened:
+ * both are done, several at a time, while another store's bytes are on their way to the device. A thread that is the last to come
+ * back leaves them, since the driving thread may wait for its processor. Nobody stores any more: one looks after them a little
+ * later. */
+static void
+wait_for_work (Pool *pool)
+{
+  if (is_untidy (pool, MANY) && (pool->busy > 0 || pool->fs->n_workers == 1))
+    {
+      tidy_up (pool);
+      return;
+    }
+  guint32 ms = is_untidy (pool, 1) ? TIDY_MS : pool->n_spares > 0 ? SPARE_MS : 0;
+  gboolean watches = ms != 0 && (pool->watch_ms == 0 || pool->watch_ms > ms), in_vain = FALSE;
   pool->idle++;
-  if (worker->spare == 0)
+  if (!watches)
     pthread_cond_wait (&pool->cond, &pool->mutex);
   else
     {
-      struct timespec until;
-      clock_gettime (CLOCK_MONOTONIC, &until);
-      until.tv_nsec += SPARE_MS * 1000000;
-      until.tv_sec += until.tv_nsec / 1000000000;
-      until.tv_nsec %= 1000000000;
-      if (pthread_cond_timedwait (&pool->cond, &pool->mutex, &until) == ETIMEDOUT && pool->n == 0)
-        fs_worker_close_spare (worker);
+      pool->watch_ms = ms;
+      in_vain = wait_ms (pool, ms);
+      if (pool->watch_ms == ms)
+        pool->watch_ms = 0;
     }
   pool->idle--;
+  if (!in_vain || pool->n > 0)
+    return;
+  if (is_untidy (pool, 1))
+    tidy_up (pool);
+  else if (ms == SPARE_MS && pool->busy == 0)
+    close_spares (pool);
+}
+
+static void
+run_one (Pool *pool, FsWorker *worker)
+{
+  LmtL2Io *io = pool->ring[pool->head];
+  pool->head = (pool->head + 1) % pool->size;
+  pool->n--;
+  pool->busy++;
+  if (io->kind == LMT_L2_STORE)
+    take_spare (pool, worker);
+  pthread_mutex_unlock (&pool->mutex);
+  fs_perform (pool->fs, worker, io);
+  pthread_mutex_lock (&pool->mutex);
+  pool->busy--;
+  gboolean left = leave_behind (pool, worker), must_tell = add_done (pool, io);
+  if (left && !must_tell)
+    return;
+  pool->coming++;
+  pthread_mutex_unlock (&pool->mutex);
+  if (must_tell)
+    tell (pool);
+  if (!left)
+    {
+      fs_worker_tidy (worker);
+      fs_worker_close_spare (worker);
+    }
+  pthread_mutex_lock (&pool->mutex);
+  pool->coming--;
 }
 
 static void *
@@ -86,26 +247,11 @@ pool_run (void *data)
   Pool *pool = data;
   FsWorker worker = { NULL };
   pthread_mutex_lock (&pool->mutex);
-  for (;;)
-    {
-      while (pool->n == 0 && !pool->stop)
-        wait_for_work (pool, &worker);
-      if (pool->stop)
-        break;
-      LmtL2Io *io = pool->ring[pool->head];
-      pool->head = (pool->head + 1) % pool->size;
-      pool->n--;
-      pthread_mutex_unlock (&pool->mutex);
-      fs_perform (pool->fs, &worker, io);
-      pthread_mutex_lock (&pool->mutex);
-      add_done (pool, io);
-      if (worker.to_close > 0)
-        {
-          pthread_mutex_unlock (&pool->mutex);
-          fs_worker_tidy (&worker);
-          pthread_mutex_lock (&pool->mutex);
-        }
-    }
+  while (!pool->stop)
+    if (pool->n > 0)
+      run_one (pool, &worker);
+    else
+      wait_for_work (pool);
   pthread_mutex_unlock (&pool->mutex);
   fs_worker_clear (&worker);
   return NULL;
@@ -121,6 +267,9 @@ pool_close (gpointer engine)
   pthread_mutex_unlock (&pool->mutex);
   for (guint32 i = 0; i < pool->n_threads; i++)
     pthread_join (pool->threads[i], NULL);
+  while (pool->n_to_close > 0)
+    close (pool->to_close[--pool->n_to_close]);
+  close_spares (pool);
   pthread_mutex_destroy (&pool->mutex);
   pthread_cond_destroy (&pool->cond);
   if (pool->fd >= 0 && pool->fd != pool->fs->wake_fd)
@@ -182,7 +331,8 @@ pool_submit (gpointer engine, LmtL2Io *io)
   return answer;
 }
 
-/* Wakes as many as there is new work for, and starts more when all have something to do. */
+/* Wakes as many as there is new work for, and starts more when all have something to do. If the last operation is over, one more,
+ * which tidies up after it while the new one's bytes are on their way. */
 static void
 pool_flush (gpointer engine)
 {
@@ -190,7 +340,8 @@ pool_flush (gpointer engine)
   if (pool->n_new == 0)
     return;
   pthread_mutex_lock (&pool->mutex);
-  guint32 wake = MIN (pool->n_new, pool->idle), more = pool->n > pool->idle ? pool->n - pool->idle : 0;
+  guint32 need = pool->n > pool->coming ? pool->n - pool->coming : 0, tidy = pool->busy == 0 && is_untidy (pool, MANY);
+  guint32 wake = MIN (MIN (pool->n_new, need) + tidy, pool->idle), more = need + tidy > pool->idle ? need + tidy - pool->idle : 0;
   pthread_mutex_unlock (&pool->mutex);
   pool->n_new = 0;
   for (; wake > 0; wake--)
@@ -253,9 +404,11 @@ pool_cancel (gpointer engine, LmtL2Io *io)
   if (found)
     {
       io->code = LMT_L2_CLOSED;
-      add_done (pool, io);
+      found = add_done (pool, io);
     }
   pthread_mutex_unlock (&pool->mutex);
+  if (found)
+    tell (pool);
 }
 
 const FsEngine fs_engine_threads = {

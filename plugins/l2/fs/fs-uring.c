@@ -381,6 +381,7 @@ engine_submit (gpointer engine, LmtL2Io *io)
   int fd = -1;
   if (uring->n_ios == uring->n_slots)
     return LMT_L2_SUBMIT_BUSY;
+  uring->n_idle_looks = 0;
   if (!uring_is_plain (uring, io) || !uring_has_room (uring))
     return submit_to_pool (uring, io);
   if (!fs_admit (uring->fs, io))
@@ -481,8 +482,9 @@ engine_reap (gpointer engine, LmtL2Io **ios, guint32 max)
   Uring *uring = engine;
   if (uring->enabled)
     {
-      /* Nothing, and yet it may be readable: of ends that were seen before they were told. */
-      if (!take_all (uring) && uring->n_ios > 0 && read_event (uring))
+      /* Nothing, and yet it may be readable: of ends that were seen before they were told. With nothing in flight the first look
+       * is the one that ends a round, and who looks again was woken. */
+      if (!take_all (uring) && (uring->n_ios > 0 || uring->n_idle_looks++ > 0) && read_event (uring))
         take_all (uring);
       if (uring->n_spares > 0 && uring->n_stores == 0 && uring->n_done == 0)
         drop_old_spares (uring);

@@ -90,8 +90,9 @@ typedef struct
   gboolean closing;   /* no new stage */
   guint32 n_requests; /* whose completion is to come */
   guint32 n_slots;
-  guint32 n_ios;     /* taken and not handed back */
-  guint32 free_head; /* index + 1 */
+  guint32 n_ios;        /* taken and not handed back */
+  guint32 n_idle_looks; /* reaps that found nothing, with nothing in flight */
+  guint32 free_head;    /* index + 1 */
   UringSlot *slots;
   UringList waiting; /* stores without a file */
   UringList to_sync; /* stores whose name isn't durable yet */

@@ -61,7 +61,7 @@ typedef struct _Fs Fs;
 typedef struct
 {
   void *bounce; /* FS_BOUNCE bytes, aligned; made on first use */
-  int spare;    /* file without a name opened ahead, + 1 */
+  int spare;    /* file without a name opened ahead of a store, + 1 */
   gboolean spare_direct;
   gboolean stored; /* its last operation was a store */
   int to_close;    /* descriptor of the last operation, + 1: closed by fs_worker_tidy(), when nobody waits any more */
@@ -199,10 +199,9 @@ fs_create_mode (Fs *fs)
 }
 void fs_worker_clear (FsWorker *worker);
 void fs_worker_tidy (FsWorker *worker); /* after each fs_perform() */
-/* A file opened ahead of the next store: only between operations, on the worker's own thread. */
-gboolean fs_worker_wants_spare (Fs *fs, const FsWorker *worker);
-void fs_worker_open_spare (Fs *fs, FsWorker *worker);
 void fs_worker_close_spare (FsWorker *worker);
+/* A file without a name; -1 and errno. */
+int fs_open_unnamed (Fs *fs, gboolean direct);
 gboolean fs_size_fits (const Fs *fs, guint64 found, guint64 wanted);
 
 /* fs-file.c. 0 or an errno; FS_SHORT: the file ended early. @buffer NULL: zeros are written, what is read is dropped. */
