@@ -331,6 +331,72 @@ test_copies (void)
   rig_close (&rig);
 }
 
+/* Copies under way while their keys are deleted and their memory is asked for again: each load gets what it found, whole. What is
+ * loaded last lay where the small ones come, which are copied inside submit. */
+static void
+test_threads (void)
+{
+  enum
+  {
+    N = 40,
+    ROUNDS = 10,
+    MOST = 1100000,
+    SMALL = 65536,
+  };
+  guint8 *memory = g_malloc (N * MOST), *loaded = g_malloc (N * MOST);
+  guint8 small[SMALL];
+  Rig rig;
+  rig_open (&rig, "{\"type\":\"dram\",\"max_size_gb\":0.05,\"threads\":3}");
+  memset (small, 0x5b, sizeof small);
+  for (guint round = 0; round < ROUNDS; round++)
+    {
+      Batch old, load, gone, next, again;
+      guint64 size = 65537 + round * (MOST - 65537) / (ROUNDS - 1);
+      batch_init (&rig, &old, LMT_L2_STORE, 0, N, size, NULL);
+      batch_init (&rig, &load, LMT_L2_LOAD, 0, N, size, NULL);
+      batch_init (&rig, &gone, LMT_L2_DELETE, 0, N, 0, NULL);
+      batch_init (&rig, &next, LMT_L2_STORE, N, N_KEYS, SMALL, small);
+      batch_init (&rig, &again, LMT_L2_DELETE, N, N_KEYS, 0, NULL);
+      for (guint i = 0; i < N; i++)
+        {
+          lmt_fill (round * 100 + i, memory + i * MOST, size);
+          old.buffers[i] = memory + i * MOST;
+          load.keys[i] = old.keys[N - 1 - i];
+          load.buffers[i] = loaded + i * MOST;
+        }
+      submit (&rig, &old);
+      finish (&rig, &old);
+      submit (&rig, &load);
+      submit (&rig, &gone);
+      submit (&rig, &next);
+      finish (&rig, &load);
+      finish (&rig, &gone);
+      finish (&rig, &next);
+      for (guint i = 0; i < N; i++)
+        {
+          g_assert_cmpint (old.codes[i], ==, LMT_L2_OK);
+          g_assert_cmpint (load.codes[i], ==, LMT_L2_OK);
+          g_assert_cmpint (gone.codes[i], ==, LMT_L2_OK);
+          g_assert_cmpint (memcmp (loaded + i * MOST, memory + (N - 1 - i) * MOST, size), ==, 0);
+        }
+      for (guint i = 0; i < N_KEYS; i++)
+        g_assert_cmpint (next.codes[i], ==, LMT_L2_OK);
+      g_assert_cmpuint (lmt_l2_get_used (rig.l2), ==, N_KEYS * SMALL);
+      submit (&rig, &again);
+      finish (&rig, &again);
+      if (round < ROUNDS - 1)
+        continue;
+      submit (&rig, &old);
+      g_assert_cmpuint (lmt_l2_close (rig.l2, -1), ==, 0); /* close waits for it */
+      g_assert_true (lmt_l2_take (rig.l2, &old.task));
+      for (guint i = 0; i < N; i++)
+        g_assert_cmpint (old.codes[i], ==, LMT_L2_OK);
+    }
+  rig_close (&rig);
+  g_free (memory);
+  g_free (loaded);
+}
+
 static void
 test_sizes_only (void)
 {
@@ -354,6 +420,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_data_func ("/dram/no-allocation/null", "{\"type\":\"null\"}", test_no_allocation);
   g_test_add_data_func ("/dram/no-allocation/dram", "{\"type\":\"dram\",\"max_size_gb\":0.01}", test_no_allocation);
+  g_test_add_data_func ("/dram/no-allocation/threads", "{\"type\":\"dram\",\"max_size_gb\":0.01,\"threads\":2}",
+                        test_no_allocation);
   g_test_add_func ("/dram/no-allocation/fs", test_no_allocation_fs);
   g_test_add_data_func ("/dram/no-allocation/slow", "{\"type\":\"dram\",\"max_size_gb\":0.01,\"latency_us\":1}",
                         test_no_allocation);
@@ -363,6 +431,7 @@ main (int argc, char **argv)
   g_test_add_func ("/dram/too-much", test_too_much);
   g_test_add_func ("/dram/arena", test_arena);
   g_test_add_func ("/dram/copies", test_copies);
+  g_test_add_func ("/dram/threads", test_threads);
   g_test_add_func ("/dram/sizes-only", test_sizes_only);
   int failed = g_test_run ();
   g_object_unref (rig_registry ());

@@ -11,11 +11,17 @@
 #include <lmtrace/lmt-plugin.h>
 
 #include "dram-arena.h"
+#include "dram-copier.h"
 #include "dram-copy.h"
 #include "dram-index.h"
 #include "dram-later.h"
 
 #define GIB 1073741824.0
+
+enum
+{
+  COPY_AT_ONCE = 64 << 10, /* at most this is copied inside submit where there are threads for the rest */
+};
 
 typedef struct
 {
@@ -29,6 +35,7 @@ typedef struct
   guint32 huge_pages;
   gint64 numa;
   guint64 depth;
+  guint64 threads;
 } DramConfig;
 
 static const LmtOption dram_options[] = {
@@ -47,7 +54,9 @@ static const LmtOption dram_options[] = {
               "Take huge pages out of the system's pool, at open; transparent ones are asked for in any case"),
   LMT_OPTION_FULL (INT, "numa", DramConfig, numa, LMT_OPTION_NULLABLE, "-1", "-1..1023", "NODE",
                    "Bind the memory to this NUMA node; -1 or null means none", NULL),
-  LMT_OPTION (UINT, "depth", DramConfig, depth, "256", "1..65536", "Take at most this many delayed operations at a time"),
+  LMT_OPTION (UINT, "depth", DramConfig, depth, "256", "1..65536", "Take at most this many operations at a time"),
+  LMT_OPTION (UINT, "threads", DramConfig, threads, "0", "0..256",
+              "Copy objects above 64 KiB by this many threads; 0 copies all inside submit"),
   LMT_OPTION_END,
 };
 
@@ -69,7 +78,8 @@ typedef struct
 {
   const LmtL2Host *host;
   DramIndex index;
-  DramArena *arena; /* NULL: sizes only */
+  DramArena *arena;   /* NULL: sizes only */
+  DramCopier *copier; /* NULL: all is copied here */
   gboolean per_task;
   double bytes_per_ns; /* 0: no limit */
   double latency_ns;
@@ -233,27 +243,10 @@ drop_object (Dram *dram, DramEntry *entry)
   entry->block = 0;
 }
 
+/* The object becomes visible. */
 static void
-store (Dram *dram, LmtL2Io *io)
+put_object (Dram *dram, LmtL2Io *io, DramEntry *entry, guint32 block)
 {
-  DramEntry *entry = dram_index_find (&dram->index, io->key);
-  io->object_bytes = io->buffer_bytes;
-  if (entry != NULL && entry->bytes == io->buffer_bytes)
-    {
-      io->code = LMT_L2_PRESENT;
-      return;
-    }
-  guint32 block = 0;
-  if (dram->arena != NULL && io->buffer != NULL && io->buffer_bytes > 0)
-    {
-      block = dram_arena_take (dram->arena, io->buffer_bytes);
-      if (block == 0)
-        {
-          io->code = LMT_L2_NO_SPACE;
-          return;
-        }
-      dram_copy_in (dram_arena_address (dram->arena, block), io->buffer, io->buffer_bytes);
-    }
   if (entry != NULL)
     {
       drop_object (dram, entry);
@@ -268,18 +261,66 @@ store (Dram *dram, LmtL2Io *io)
   io->code = LMT_L2_OK;
 }
 
+/* TRUE: the threads have it, finish_copy() does the rest. */
+static gboolean
+hand_over (Dram *dram, LmtL2Io *io, guint32 block)
+{
+  void *place = dram_arena_address (dram->arena, block);
+  gboolean is_store = io->kind == LMT_L2_STORE;
+  if (dram->copier == NULL || io->buffer_bytes <= COPY_AT_ONCE)
+    return FALSE;
+  io->plugin[0] = block;
+  dram_copier_add (dram->copier, io, is_store ? place : io->buffer, is_store ? io->buffer : place, io->buffer_bytes);
+  return TRUE;
+}
+
+/* The core lets nobody touch the key meanwhile, so its block was neither given back nor taken by another. */
 static void
+finish_copy (Dram *dram, LmtL2Io *io)
+{
+  if (io->kind == LMT_L2_STORE)
+    put_object (dram, io, dram_index_find (&dram->index, io->key), (guint32)io->plugin[0]);
+  else
+    io->done_bytes = io->buffer_bytes;
+}
+
+static gboolean
+store (Dram *dram, LmtL2Io *io)
+{
+  DramEntry *entry = dram_index_find (&dram->index, io->key);
+  io->object_bytes = io->buffer_bytes;
+  if (entry != NULL && entry->bytes == io->buffer_bytes)
+    {
+      io->code = LMT_L2_PRESENT;
+      return FALSE;
+    }
+  guint32 block = 0;
+  if (dram->arena != NULL && io->buffer != NULL && io->buffer_bytes > 0)
+    {
+      block = dram_arena_take (dram->arena, io->buffer_bytes);
+      if (block == 0)
+        {
+          io->code = LMT_L2_NO_SPACE;
+          return FALSE;
+        }
+      if (hand_over (dram, io, block))
+        return TRUE;
+      dram_copy_in (dram_arena_address (dram->arena, block), io->buffer, io->buffer_bytes);
+    }
+  put_object (dram, io, entry, block);
+  return FALSE;
+}
+
+/* TRUE: the io comes back by the threads. */
+static gboolean
 perform (Dram *dram, LmtL2Io *io)
 {
   if (io->kind == LMT_L2_STORE)
-    {
-      store (dram, io);
-      return;
-    }
+    return store (dram, io);
   DramEntry *entry = dram_index_find (&dram->index, io->key);
   io->code = entry != NULL ? LMT_L2_OK : LMT_L2_NOT_FOUND;
   if (entry == NULL)
-    return;
+    return FALSE;
   io->object_bytes = entry->bytes; /* the core compares it with what was expected, and says so */
   switch (io->kind)
     {
@@ -287,7 +328,11 @@ perform (Dram *dram, LmtL2Io *io)
       if (entry->bytes != io->buffer_bytes)
         break;
       if (entry->block != 0 && io->buffer != NULL)
-        memcpy (io->buffer, dram_arena_address (dram->arena, entry->block), entry->bytes);
+        {
+          if (hand_over (dram, io, entry->block))
+            return TRUE;
+          memcpy (io->buffer, dram_arena_address (dram->arena, entry->block), entry->bytes);
+        }
       io->done_bytes = entry->bytes;
       break;
     case LMT_L2_DELETE:
@@ -297,6 +342,7 @@ perform (Dram *dram, LmtL2Io *io)
     default:
       break;
     }
+  return FALSE;
 }
 
 /* -------- delays -------- */
@@ -354,10 +400,21 @@ static void
 dram_close (gpointer handle)
 {
   Dram *dram = handle;
+  dram_copier_free (dram->copier); /* first: it writes into the arena */
   dram_index_clear (&dram->index);
   dram_arena_free (dram->arena);
   dram_later_clear (&dram->later);
   g_free (dram);
+}
+
+/* With a modelled delay the copy is made when its time has come: then what is found depends on nothing but the model. */
+static gboolean
+make_copier (Dram *dram, const DramConfig *config, GError **error)
+{
+  if (config->threads == 0 || dram->arena == NULL || dram->bytes_per_ns > 0 || dram->latency_ns > 0)
+    return TRUE;
+  dram->copier = dram_copier_new ((guint32)config->threads, (guint32)config->depth, error);
+  return dram->copier != NULL;
 }
 
 static gpointer
@@ -374,8 +431,8 @@ dram_open (gconstpointer config_, const char *type, const LmtL2Host *host, LmtL2
   dram->per_task = config->bandwidth_model != NULL ? strcmp (config->bandwidth_model, "task") == 0 : is_mock;
   dram->bytes_per_ns = bandwidth * GIB / 1e9;
   dram->latency_ns = config->latency_us * 1000;
-  if (!read_jitter (config->jitter, &dram->jitter_seed, &dram->jitter_share, error)
-      || (data && !make_arena (dram, config, error)))
+  if (!read_jitter (config->jitter, &dram->jitter_seed, &dram->jitter_share, error) || (data && !make_arena (dram, config, error))
+      || !make_copier (dram, config, error))
     {
       dram_close (dram);
       return NULL;
@@ -394,22 +451,41 @@ dram_submit (gpointer handle, LmtL2Io *io)
   guint64 number = dram->n_ops++;
   gint64 due = due_time (dram, io, number);
   if (due == 0)
-    {
-      perform (dram, io);
-      return LMT_L2_SUBMIT_DONE;
-    }
+    return perform (dram, io) ? LMT_L2_SUBMIT_QUEUED : LMT_L2_SUBMIT_DONE;
   dram_later_add (&dram->later, due, number, io);
   return LMT_L2_SUBMIT_QUEUED;
+}
+
+static void
+dram_flush (gpointer handle)
+{
+  Dram *dram = handle;
+  if (dram->copier != NULL)
+    dram_copier_flush (dram->copier);
+}
+
+static int
+dram_get_fd (gpointer handle)
+{
+  const Dram *dram = handle;
+  return dram->copier != NULL ? dram_copier_fd (dram->copier) : -1;
 }
 
 static guint32
 dram_reap (gpointer handle, LmtL2Io **ios, guint32 max)
 {
   Dram *dram = handle;
+  guint32 n = 0;
+  if (dram->copier != NULL)
+    {
+      n = dram_copier_reap (dram->copier, ios, max);
+      for (guint32 i = 0; i < n; i++)
+        finish_copy (dram, ios[i]);
+      return n;
+    }
   if (dram->later.n == 0)
     return 0;
   gint64 now = dram->host->now_ns (dram->host->data);
-  guint32 n = 0;
   for (LmtL2Io *io; n < max && (io = dram_later_take (&dram->later, now)) != NULL;)
     {
       if (io->plugin[0] != DRAM_CANCELLED)
@@ -502,6 +578,8 @@ static const LmtL2Ops dram_ops = {
   .open = dram_open,
   .close = dram_close,
   .submit = dram_submit,
+  .flush = dram_flush,
+  .get_fd = dram_get_fd,
   .reap = dram_reap,
   .next_due_ns = dram_next_due_ns,
   .cancel = dram_cancel,
