@@ -17,10 +17,11 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from coord_lib import PATIENCE, Coordinator, batch, key  # noqa: E402
-from lib import Tests, contains, equal, lmtrace, refused, true  # noqa: E402
+from lib import Tests, contains, environment, equal, lmtrace, refused, true  # noqa: E402
 
 test = Tests()
 JSON = {"Content-Type": "application/json"}
+WITHOUT_LEAK_CHECK = environment(ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")  # it falls over GnuTLS
 
 
 def post_raw(body, *more):
@@ -146,6 +147,63 @@ def tls(folder):
         equal(coordinator.stop(), 0)
     for args in (("--tls-cert", cert), ("--tls-key", private), ("--tls-cert", private + "x", "--tls-key", private)):
         refused(lmtrace("coordinator", "--port", "0", *args), repr(args))
+
+
+@test
+def tls_files(folder):
+    """A pair that can't work is refused at the start, not at each client's handshake."""
+    try:
+        cert, private = certificate(folder)
+    except FileNotFoundError:
+        cert = None
+    probe = lmtrace("coordinator", "--port", "0", "--exit-after-idle", "0.1", "--tls-cert", cert or "x", "--tls-key", private or "x",
+                    env=WITHOUT_LEAK_CHECK)
+    if cert is None or "glib-networking" in probe.errors:
+        print("# no openssl or no glib-networking: not tested", flush=True)
+        return
+    equal(probe.code, 0, probe.errors)
+    os.mkdir(os.path.join(folder, "other"))
+    other_cert, other_private = certificate(os.path.join(folder, "other"))
+
+    def file(name, text=None, *command):
+        path = os.path.join(folder, name)
+        if command:
+            subprocess.run(command + ("-out", path), capture_output=True, check=True)
+        else:
+            with open(path, "wb") as f:
+                f.write(text)
+        return path
+
+    encrypted = file("enc.key", None, "openssl", "pkey", "-in", private, "-aes128", "-passout", "pass:x")
+    older = file("old.key", None, "openssl", "rsa", "-in", private, "-traditional", "-aes128", "-passout", "pass:x")
+    curve = file("ec.key", None, "openssl", "ecparam", "-genkey", "-name", "prime256v1")
+    for a, b, text in ((cert, other_private, "expected a certificate and its own key"), (other_cert, private, "its own key"),
+                       (cert, curve, "its own key"), (cert, encrypted, "without a passphrase"), (cert, older, "without a passphrase"),
+                       (cert, cert, "expected a private key"), (private, private, "certificate"),
+                       (file("empty", b""), private, "certificate"), (file("nul", b"a\0b"), private, "NUL"),
+                       (cert, file("junk", b"\xff\n" * 1000), "expected a private key"), (folder, private, "Is a directory"),
+                       ("/dev/zero", private, "at most 1 MiB"), (cert, "/dev/zero", "at most 1 MiB"),
+                       (os.path.join(folder, "none"), private, "No such file"), (cert, os.path.join(folder, "none"), "No such file")):
+        run = lmtrace("coordinator", "--port", "0", "--tls-cert", a, "--tls-key", b, env=WITHOUT_LEAK_CHECK)
+        refused(run, repr((a, b)))
+        contains(run.errors, text)
+        equal(len(run.errors.splitlines()), 1, run.errors)
+        true("PRIVATE" not in run.errors)
+    # Dates are the clients' affair.
+    request = file("request", None, "openssl", "req", "-new", "-key", private, "-subj", "/CN=localhost")
+    file("index.txt", b"")
+    file("serial", b"01\n")
+    ca = file("ca.cnf", ("[ca]\ndefault_ca=d\n[d]\ndatabase=%s/index.txt\nserial=%s/serial\nnew_certs_dir=%s\npolicy=p\n"
+                         "default_md=sha256\n[p]\ncommonName=supplied\n" % (folder, folder, folder)).encode())
+    for start, end, text in (("20200101000000Z", "20210101000000Z", "expired at 2021-01-01"),
+                             ("20900101000000Z", "20910101000000Z", "not valid before 2090-01-01")):
+        dated = file("dated.pem", None, "openssl", "ca", "-batch", "-notext", "-config", ca, "-selfsign", "-keyfile", private, "-in", request,
+                     "-startdate", start, "-enddate", end)
+        run = lmtrace("coordinator", "--port", "0", "--exit-after-idle", "0.1", "--tls-cert", dated, "--tls-key", private,
+                      env=WITHOUT_LEAK_CHECK)
+        equal(run.code, 0, run.errors)
+        contains(run.errors, "warning: --tls-cert %s: %s" % (dated, text))
+        file("index.txt", b"")
 
 
 class UnixConnection:

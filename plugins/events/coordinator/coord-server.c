@@ -696,30 +696,6 @@ raise_file_limit (guint64 connections)
                (guint64)limit.rlim_cur);
 }
 
-static gboolean
-load_certificate (CoordServer *server, GError **error)
-{
-  const CoordConfig *config = server->coord->config;
-
-  if (config->tls_cert == NULL && config->tls_key == NULL)
-    return TRUE;
-  if (config->tls_cert == NULL || config->tls_key == NULL)
-    {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected --tls-cert and --tls-key together, found one of them",
-                   config->tls_cert != NULL ? "--tls-cert" : "--tls-key");
-      return FALSE;
-    }
-  if (!g_tls_backend_supports_tls (g_tls_backend_get_default ()))
-    {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--tls-cert: expected GLib's TLS (package glib-networking), found none");
-      return FALSE;
-    }
-  server->certificate = g_tls_certificate_new_from_files (config->tls_cert, config->tls_key, error);
-  if (server->certificate == NULL)
-    g_prefix_error (error, "--tls-cert %s, --tls-key %s: ", config->tls_cert, config->tls_key);
-  return server->certificate != NULL;
-}
-
 /* A SoupServer without a listener closes every connection after one reply. This one listens to a socket that never speaks. */
 static gboolean
 keep_alive (CoordServer *server, GError **error)
@@ -751,7 +727,8 @@ coord_server_new (Coord *coord, GError **error)
   server->coord = coord;
   server->silent_fd = -1;
   server->last_activity_ns = now_ns ();
-  if (!load_certificate (server, error) || ((config->unix_path == NULL || config->host != NULL) && !listen_tcp (server, error))
+  if (!coord_tls_load (coord, &server->certificate, error)
+      || ((config->unix_path == NULL || config->host != NULL) && !listen_tcp (server, error))
       || (config->unix_path != NULL && !listen_unix (server, config->unix_path, error)))
     {
       coord_server_free (server);

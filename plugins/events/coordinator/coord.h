@@ -360,6 +360,9 @@ guint64 coord_server_n_slow (CoordServer *server);
 gint64 coord_server_last_activity_ns (CoordServer *server);
 void coord_server_note_activity (CoordServer *server); /* for --exit-after-idle: of another kind than a request */
 
+/* coord-tls.c. The pair of --tls-cert and --tls-key, after a handshake with itself; without the options: TRUE and NULL. */
+gboolean coord_tls_load (Coord *coord, GTlsCertificate **certificate, GError **error);
+
 void coord_metrics_write (Coord *coord, GString *out);
 void coord_openapi_write (Coord *coord, GString *out);
 void coord_docs_write (Coord *coord, GString *out);
