@@ -258,13 +258,13 @@ key_from_text (const char *text, gsize len, gboolean file, LmtKeyOwned *owned)
 gboolean
 lmt_key_from_wire (const char *wire, gsize len, LmtKeyOwned *owned)
 {
-  return key_from_text (wire, len, FALSE, owned);
+  return key_from_text (wire, len == (gsize)-1 ? strlen (wire) : len, FALSE, owned);
 }
 
 gboolean
 lmt_key_from_file (const char *name, gsize len, LmtKeyOwned *owned)
 {
-  return key_from_text (name, len, TRUE, owned);
+  return key_from_text (name, len == (gsize)-1 ? strlen (name) : len, TRUE, owned);
 }
 
 /* ---------------------------------------------------------------- interned words: models and salts */

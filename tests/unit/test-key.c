@@ -216,6 +216,8 @@ test_golden_names (void)
       lmt_key_fields_wire (&f, out);
       g_assert_cmpstr (out->str, ==, lmt_json_get_string (lmt_json_get_member (row, "wire")));
       g_assert_true (lmt_key_from_wire (out->str, out->len, &back));
+      lmt_key_owned_clear (&back);
+      g_assert_true (lmt_key_from_wire (out->str, -1, &back));
       g_assert_cmpmem (back.fields.hash, back.fields.hash_len, hash, hash_len);
       lmt_key_owned_clear (&back);
     }
