@@ -325,6 +325,8 @@ read_object (LmtL2Config *config, const LmtJson *json, GError **error)
     return FALSE;
   if (config->ops->check != NULL && !config->ops->check (config->config, config->type, error))
     {
+      if (error != NULL && *error == NULL)
+        g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "refused, and the adapter gave no reason");
       g_prefix_error (error, "%s: ", prefix);
       return FALSE;
     }

@@ -134,7 +134,7 @@ io_done (LmtL2 *l2, guint32 slot_index, gboolean in_submit)
     set_in_flight (l2, l2->in_flight - 1);
   if (G_UNLIKELY (slot->overdue && io->code == LMT_L2_CLOSED))
     io->code = LMT_L2_TIMEOUT; /* cancelled by us, and not because of a close */
-  if (G_UNLIKELY (io->code == LMT_L2_BUSY && slot->tries < 3 && !l2->closed))
+  if (G_UNLIKELY (io->code == LMT_L2_BUSY && slot->tries < 3 && !slot->overdue && !l2->closed))
     {
       /* The plugin ran out of something (descriptors, say) with the io in hand: fewer at a time, and once more. */
       slot->tries++;
@@ -231,6 +231,18 @@ give (LmtL2 *l2, guint32 slot_index, guint32 *result)
     l2->blocked = TRUE;
 }
 
+/* As a plugin finds them at each submit. */
+static void
+clear_result (LmtL2Io *io)
+{
+  io->code = LMT_L2_IO;
+  io->os_error = 0;
+  io->done_bytes = 0;
+  io->object_bytes = 0;
+  io->service_start_ns = 0;
+  memset (io->plugin, 0, sizeof io->plugin);
+}
+
 static void
 fill_io (LmtL2 *l2, guint32 slot_index, LmtL2Task *task, guint32 index)
 {
@@ -279,12 +291,7 @@ fill_io (LmtL2 *l2, guint32 slot_index, LmtL2Task *task, guint32 index)
     }
   io->expected_bytes = task->kind == LMT_L2_LOOKUP ? size : 0;
   io->deadline_ns = 0;
-  io->code = LMT_L2_IO;
-  io->os_error = 0;
-  io->done_bytes = 0;
-  io->object_bytes = 0;
-  io->service_start_ns = 0;
-  memset (io->plugin, 0, sizeof io->plugin);
+  clear_result (io);
 }
 
 /* The key is free for it. Decides what needs no plugin, else takes a slot. */
@@ -417,6 +424,7 @@ issue (LmtL2 *l2)
   while (l2->n_retry > 0 && l2->in_flight < l2->depth && !l2->blocked)
     {
       guint32 slot_index = l2->retry[0], result;
+      clear_result (&l2->ios[slot_index]);
       give (l2, slot_index, &result);
       if (l2->blocked)
         return;

@@ -15,6 +15,8 @@ enum
   MESSAGES_SHOWN = 10,
   DEFAULT_CLOSE_S = 30,
   GRACE_MS = 1000, /* for what was cancelled to come back */
+  DEPTH_MAX = 65536,
+  BUSY_AGAIN_NS = 1000000, /* after BUSY with nothing in flight */
 };
 
 /* -------- messages -------- */
@@ -137,6 +139,14 @@ host_may_destroy (gpointer data, const char *target)
   return FALSE;
 }
 
+/* Who calls reads the message, so there is one. */
+static void
+give_reason (GError **error, const char *name, const char *what)
+{
+  if (error != NULL && *error == NULL)
+    g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "%s: %s failed and gave no reason", name, what);
+}
+
 static gboolean
 host_open_inner (gpointer data, const char *json, const LmtL2Ops **ops, gpointer *handle, LmtL2Info *info, GError **error)
 {
@@ -157,8 +167,9 @@ host_open_inner (gpointer data, const char *json, const LmtL2Ops **ops, gpointer
   *handle = (*ops)->open (lmt_l2_config_get_struct (inner->config), lmt_l2_config_get_type_name (inner->config), &inner->host,
                           info, error);
   g_ptr_array_add (l2->inner, inner);
-  if (*handle == NULL && error != NULL && *error == NULL)
-    g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "%s: open failed and gave no reason", (*ops)->name);
+  if (*handle == NULL)
+    give_reason (error, (*ops)->name, "open");
+  info->depth = CLAMP (info->depth, 1, DEPTH_MAX);
   return *handle != NULL;
 }
 
@@ -175,8 +186,13 @@ static void
 scan_visit (gpointer data, const LmtKeyFields *fields, guint64 bytes, gint64 time_ns)
 {
   LmtL2 *l2 = data;
-  if (lmt_key_fields_check (fields) != NULL)
-    return;
+  const char *wrong = lmt_key_fields_check (fields);
+  if (G_UNLIKELY (wrong != NULL))
+    {
+      lmt_l2_say (l2, "scan", "%s: scan: expected an object key, found one that breaks a rule: %s: left out", l2->ops->name,
+                  wrong);
+      return;
+    }
   Found found = { lmt_key_table_intern (l2->params.keys, fields), bytes, time_ns };
   lmt_l2_learn (l2, found.key, bytes); /* holds a reference of its own */
   g_array_append_val (l2->found, found);
@@ -203,7 +219,10 @@ scan (LmtL2 *l2, GError **error)
     }
   l2->found = g_array_new (FALSE, FALSE, sizeof (Found));
   if (!l2->ops->scan (l2->handle, scan_visit, l2, error))
-    return FALSE;
+    {
+      give_reason (error, l2->ops->name, "scan");
+      return FALSE;
+    }
   g_array_sort (l2->found, compare_found);
   l2->usage_exact = !lmt_l2_config_get_shared (l2->config);
   l2->scanned = TRUE;
@@ -261,7 +280,8 @@ check_eviction (LmtL2 *l2, GError **error)
 static void
 make_slots (LmtL2 *l2)
 {
-  l2->depth = MAX (l2->info.depth, 1);
+  l2->info.depth = CLAMP (l2->info.depth, 1, DEPTH_MAX);
+  l2->depth = l2->info.depth;
   G_STATIC_ASSERT (sizeof (LmtL2Io) % 64 == 0);
   /* Twice as many slots as operations in flight: a slot rests before it is used again, so that an io handed back twice is
    * noticed. */
@@ -316,6 +336,7 @@ new_layer (LmtL2Config *config, const LmtL2Params *params)
     .data_wanted = (guint32)params->data_wanted,
     .largest_object_bytes = params->largest_object_bytes,
   };
+  l2->fd = -1;
   l2->info.struct_size = sizeof l2->info;
   l2->io_timeout_ns = lmt_l2_config_get_io_timeout_ns (config);
   l2->next_deadline = G_MAXINT64;
@@ -331,13 +352,14 @@ lmt_l2_open (LmtL2Config *config, const LmtL2Params *params, GError **error)
       = l2->ops->open (lmt_l2_config_get_struct (config), lmt_l2_config_get_type_name (config), &l2->host, &l2->info, error);
   if (l2->handle == NULL)
     {
-      if (error != NULL && *error == NULL)
-        g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "%s: open failed and gave no reason", l2->ops->name);
+      give_reason (error, l2->ops->name, "open");
       l2->closed = TRUE;
       lmt_l2_free (l2);
       return NULL;
     }
   make_slots (l2);
+  if (l2->ops->get_fd != NULL)
+    l2->fd = l2->ops->get_fd (l2->handle);
   l2->charge = l2->info.charge_bytes;
   l2->keep = (l2->info.capabilities & LMT_L2_CAP_KEEP) != 0;
   l2->data = params->data_wanted && (l2->info.capabilities & LMT_L2_CAP_DATA) != 0;
@@ -515,7 +537,7 @@ lmt_l2_free (LmtL2 *l2)
 int
 lmt_l2_get_fd (LmtL2 *l2)
 {
-  return l2->handle != NULL && l2->ops->get_fd != NULL ? l2->ops->get_fd (l2->handle) : -1;
+  return l2->handle != NULL ? l2->fd : -1;
 }
 
 int
@@ -533,6 +555,12 @@ lmt_l2_next_due_ns (LmtL2 *l2)
   if (l2->handle == NULL)
     return -1;
   gint64 due = l2->ops->next_due_ns != NULL ? l2->ops->next_due_ns (l2->handle) : -1;
+  /* BUSY with nothing in flight: no descriptor and no completion tells when to offer it again. */
+  if (G_UNLIKELY (l2->blocked && l2->in_flight == 0))
+    {
+      gint64 again = lmt_clock_now (l2->params.clock) + BUSY_AGAIN_NS;
+      due = due >= 0 ? MIN (due, again) : again;
+    }
   if (G_LIKELY (l2->io_timeout_ns == 0) || l2->in_flight == 0 || l2->next_deadline == G_MAXINT64)
     return due;
   /* Who has neither a descriptor nor a time is asked each turn, and so notices the deadline. */

@@ -75,6 +75,7 @@ struct _LmtL2
   /* hot */
   const LmtL2Ops *ops;
   gpointer handle;
+  int fd; /* what get_fd said after open; -1: none */
   LmtL2KeyState *states;
   guint32 n_states;
   guint32 depth;

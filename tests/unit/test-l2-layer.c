@@ -18,6 +18,9 @@ typedef struct
   gboolean back_on_cancel;
   gboolean closed;
   gboolean has_old; /* scan finds two objects */
+  gboolean scan_fails;
+  gboolean check_fails;
+  guint n_get_fd;
 } Fake;
 
 static Fake fake;
@@ -116,13 +119,30 @@ static gboolean
 fake_scan (gpointer handle, LmtL2Visit visit, gpointer data, GError **error)
 {
   static const guint8 hashes[2][1] = { { 0xaa }, { 0xbb } };
+  LmtKeyFields wrong = { .struct_size = sizeof wrong, .model = "a@b", .model_len = 3, .salt = "" };
+  if (fake.has_old)
+    visit (data, &wrong, 7, 0);
   for (guint i = 0; fake.has_old && i < 2; i++)
     {
       LmtKeyFields key
           = { .struct_size = sizeof key, .hash = hashes[i], .hash_len = 1, .model = "old", .model_len = 3, .salt = "" };
       visit (data, &key, 100 + i, 50 - (gint64)i);
     }
-  return TRUE;
+  return !fake.scan_fails;
+}
+
+/* Without a word why: what a plugin may forget. */
+static gboolean
+fake_check (gconstpointer config, const char *type, GError **error)
+{
+  return !fake.check_fails;
+}
+
+static int
+fake_get_fd (gpointer handle)
+{
+  fake.n_get_fd++;
+  return -1;
 }
 
 static const LmtL2Ops fake_ops = {
@@ -136,6 +156,8 @@ static const LmtL2Ops fake_ops = {
   .flush = fake_flush,
   .scan = fake_scan,
   .cancel = fake_cancel,
+  .check = fake_check,
+  .get_fd = fake_get_fd,
 };
 
 static const LmtL2Ops wrapper_ops;
@@ -536,10 +558,13 @@ test_depth_and_busy (void)
   fake.busy = 2;
   LmtL2Task *t = submit (&rig, &task, LMT_L2_STORE, 1, keys);
   g_assert_cmpuint (fake.held->len, ==, 0);
+  /* Nothing is in flight, so nothing wakes the driver but a time. */
+  g_assert_cmpint (lmt_l2_next_due_ns (rig.l2), ==, 1000000);
   g_assert_null (lmt_l2_reap (rig.l2));
   g_assert_null (lmt_l2_reap (rig.l2));
   g_assert_cmpuint (fake.held->len, ==, 4);
   g_assert_cmpuint (lmt_l2_in_flight (rig.l2), ==, 4);
+  g_assert_cmpint (lmt_l2_next_due_ns (rig.l2), ==, -1);
   char codes[101];
   memset (codes, '+', 100);
   codes[100] = '\0';
@@ -547,6 +572,59 @@ test_depth_and_busy (void)
   g_assert_cmpuint (lmt_l2_get_figures (rig.l2)->depth_max, ==, 4);
   g_assert_cmpuint (fake.n_flushes, >, 0);
   g_assert_cmpuint (fake.n_flushes, <, 60);
+  rig_close (&rig);
+}
+
+static void
+test_depth_absurd (void)
+{
+  Rig rig;
+  setup (LMT_L2_SUBMIT_DONE, ALL);
+  rig_open (&rig, plain, G_MAXUINT32, 0);
+  g_assert_cmpuint (lmt_l2_get_info (rig.l2)->depth, ==, 65536);
+  rig_close (&rig);
+  setup (LMT_L2_SUBMIT_DONE, ALL);
+  rig_open (&rig, plain, 0, 0);
+  g_assert_cmpuint (lmt_l2_get_info (rig.l2)->depth, ==, 1);
+  rig_close (&rig);
+}
+
+static void
+test_get_fd_once (void)
+{
+  Rig rig;
+  Task task;
+  setup (LMT_L2_SUBMIT_QUEUED, ALL);
+  rig_open (&rig, plain, 4, 0);
+  LmtL2Task *t = submit (&rig, &task, LMT_L2_STORE, 1, KEYS (0, 1, 2));
+  for (guint i = 0; i < 3; i++)
+    g_assert_cmpint (lmt_l2_get_fd (rig.l2), ==, -1);
+  expect (&rig, t, "+++");
+  lmt_l2_close (rig.l2, -1);
+  g_assert_cmpuint (fake.n_get_fd, ==, 1);
+  rig_close (&rig);
+}
+
+/* A plugin that says no without saying why: the user still gets a message, and nobody a NULL. */
+static void
+test_no_reason (void)
+{
+  Rig rig;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GError) unopened = NULL;
+  setup (LMT_L2_SUBMIT_DONE, ALL);
+  rig_open (&rig, plain, 4, 0);
+  LmtL2Params params = { .struct_size = sizeof params, .clock = rig.clock, .keys = rig.keys };
+  fake.check_fails = TRUE;
+  g_assert_null (lmt_l2_config_parse (rig.registry, plain, 2, &error));
+  g_assert_error (error, LMT_ERROR, LMT_ERROR_OPTION);
+  g_assert_cmpstr (error->message, ==, "--l2-adapter #2 ('fake'): refused, and the adapter gave no reason");
+  fake.check_fails = FALSE;
+  fake.scan_fails = TRUE;
+  g_assert_null (lmt_l2_open (rig.config, &params, &unopened));
+  g_assert_error (unopened, LMT_L2_ERROR, LMT_L2_IO);
+  g_assert_cmpstr (unopened->message, ==, "fake: scan failed and gave no reason");
+  fake.scan_fails = FALSE;
   rig_close (&rig);
 }
 
@@ -561,9 +639,18 @@ test_busy_completion (void)
   LmtL2Task *t = submit (&rig, &task, LMT_L2_STORE, 1, KEYS (0));
   LmtL2Io *io = g_ptr_array_steal_index (fake.held, 0);
   io->code = LMT_L2_BUSY;
+  io->os_error = 24;
+  io->service_start_ns = 5;
+  io->plugin[3] = 7;
   g_ptr_array_add (fake.back, io);
   g_assert_null (lmt_l2_reap (rig.l2));
   g_assert_cmpuint (fake.held->len, ==, 1);
+  /* As at its first submit. */
+  g_assert_true (g_ptr_array_index (fake.held, 0) == io);
+  g_assert_cmpuint (io->code, ==, LMT_L2_IO);
+  g_assert_cmpint (io->os_error, ==, 0);
+  g_assert_cmpint (io->service_start_ns, ==, 0);
+  g_assert_cmpuint (io->plugin[3], ==, 0);
   expect (&rig, t, "+");
   t = submit (&rig, &task, LMT_L2_STORE, 1, KEYS (2));
   LmtL2Task *back = NULL;
@@ -678,6 +765,9 @@ test_scan (void)
   /* Oldest first, one event a key. */
   expect_events (&rig, "stored bb:101\nstored aa:100\n");
   g_assert_cmpuint (lmt_l2_get_used (rig.l2), ==, 201);
+  /* What can't be a key is said, not counted. */
+  g_assert_cmpstr (rig.messages->str, ==,
+                   "fake: scan: expected an object key, found one that breaks a rule: model_name contains @: left out\n");
   g_assert_true (lmt_l2_usage_is_exact (rig.l2));
   rig_close (&rig);
   rig_open (&rig, "{\"type\":\"fake\",\"shared\":true}", 4, 0);
@@ -967,6 +1057,9 @@ main (int argc, char **argv)
   g_test_add_func ("/l2-layer/delete-waits", test_delete_waits);
   g_test_add_func ("/l2-layer/take", test_take);
   g_test_add_func ("/l2-layer/depth-and-busy", test_depth_and_busy);
+  g_test_add_func ("/l2-layer/depth-absurd", test_depth_absurd);
+  g_test_add_func ("/l2-layer/get-fd-once", test_get_fd_once);
+  g_test_add_func ("/l2-layer/no-reason", test_no_reason);
   g_test_add_func ("/l2-layer/busy-completion", test_busy_completion);
   g_test_add_func ("/l2-layer/wrong-hand-backs", test_wrong_hand_backs);
   g_test_add_func ("/l2-layer/bad-code", test_bad_code);
