@@ -173,6 +173,7 @@ run_end (Run *run)
   if (run->l2 != NULL)
     {
       g_autofree char *why = g_steal_pointer (&run->why);
+      kit_progress (run->check, "close");
       kit_scenario_close_adapter (run);
       if (why != NULL)
         {
@@ -193,6 +194,7 @@ run_end (Run *run)
     run->why = g_strdup_printf ("close: expected %u threads, found %u", run->threads_before, threads);
   /* What the scenario left on the medium goes. */
   g_autofree char *why = g_steal_pointer (&run->why);
+  kit_progress (run->check, "open again, to delete what is left");
   if (kit_scenario_open_adapter (run))
     {
       empty_medium (run);

@@ -127,6 +127,11 @@ class Naughty(unittest.TestCase):
         self.crash("crash", r"expected a result, found it crashed by signal 11 \(Segmentation fault\)")
         self.crash("abort", r"expected a result, found it crashed by signal 6 \(Aborted\)")
 
+    def test_crash_in_close(self):
+        """Named by what it did, not by the last step before."""
+        self.check("crashclose", "load-partial", 1,
+                   r"^not ok load-partial: close: expected a result, found it crashed by signal 11 \(Segmentation fault\)\n")
+
     def test_far_past_the_buffer(self):
         self.crash("overrun", r"expected a result, found it crashed by signal 11 \(Segmentation fault\): it touched memory that isn't its own")
 

@@ -15,7 +15,7 @@ typedef struct
 static const LmtOption naughty_options[] = {
   LMT_OPTION (CHOICE, "how", NaughtyConfig, how, "good",
               "good|late|twice|never|error|badcode|foreign|unsubmitted|short|toolong|past|wrongbytes|leak|forgets|strange|"
-              "crash|abort|exit|hang|overrun|crashopen|hangclose",
+              "crash|abort|exit|hang|overrun|crashopen|crashclose|hangclose",
               "What it does wrong"),
   LMT_OPTION_END,
 };
@@ -35,6 +35,7 @@ typedef struct
   guint32 n;
   LmtL2Io *last; /* handed back before */
   LmtL2Io own;   /* nobody submitted it */
+  gboolean loaded;
 } Naughty;
 
 #define IS(naughty, word) (strcmp ((naughty)->how, word) == 0)
@@ -64,6 +65,8 @@ static void
 naughty_close (gpointer handle)
 {
   Naughty *naughty = handle;
+  if (IS (naughty, "crashclose") && naughty->loaded)
+    raise (SIGSEGV);
   if (IS (naughty, "hangclose"))
     wait_for_ever ();
   if (IS (naughty, "leak"))
@@ -106,6 +109,7 @@ static void
 serve (Naughty *naughty, LmtL2Io *io)
 {
   GBytes *there = g_hash_table_lookup (naughty->objects, io->key->wire);
+  naughty->loaded |= io->kind == LMT_L2_LOAD;
   if (io->kind == LMT_L2_LOAD && IS (naughty, "crash"))
     raise (SIGSEGV);
   if (io->kind == LMT_L2_LOAD && IS (naughty, "abort"))
