@@ -209,6 +209,20 @@ class OutOfTree(unittest.TestCase):
             self.assertIn("x9", self.run_kit("--no-default-plugins", "--plugin-dir", folder / "build", "list-plugins").stdout)
             self.assertTrue((folder / "build" / file).exists())
 
+    def test_7_without_pkg_config(self):
+        """Make stops where the cause is, and the configuration to check can be told."""
+        for kind in ("l2", "level", "command"):
+            folder = self.work / ("lost-" + kind)
+            self.assertEqual(self.run_kit("new-plugin", kind, "lost", folder).returncode, 0)
+            env = dict(self.kit_env, PKG_CONFIG_LIBDIR="/nowhere", PKG_CONFIG_PATH="")
+            done = subprocess.run(["make", "-C", str(folder)], capture_output=True, text=True, check=False, env=env, timeout=60)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("PKG_CONFIG_PATH", done.stderr)
+            self.assertNotIn("fatal error", done.stderr)
+        done = subprocess.run(["make", "-n", "-C", str(self.work / "lost-l2"), "check", 'ADAPTER={"type":"lost","depth":3}'], capture_output=True,
+                              text=True, check=False, env=self.kit_env, timeout=60)
+        self.assertIn("check-adapter '{\"type\":\"lost\",\"depth\":3}'", done.stdout)
+
     def test_8_new_plugin_refuses(self):
         taken = self.work / "taken"
         taken.mkdir()
