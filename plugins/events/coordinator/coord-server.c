@@ -3,6 +3,7 @@
  * closed at once, and a clock for each connection, none of which soup_server_listen() has. */
 #include "coord.h"
 #include "coord-stream.h"
+#include "events-patience.h"
 
 #include <errno.h>
 #include <gio/gunixsocketaddress.h>
@@ -71,6 +72,10 @@ struct _CoordServer
   gint64 last_activity_ns;
   guint clock;
   gboolean stopping;
+  Conn *answered; /* (nullable): who got the last reply, and no request has come since */
+  gint64 answered_ns;
+  gboolean awake; /* the next one is waited for awake */
+  EventsPatience patience;
 };
 
 static GQuark
@@ -135,6 +140,8 @@ on_stream_gone (gpointer data, GObject *stream)
   conn_drop_request (conn);
   conn_drop_body (conn);
   conn_set_state (conn, CONN_IDLE);
+  if (server->answered == conn)
+    server->answered = NULL;
   g_clear_pointer (&conn->body, g_byte_array_unref);
   g_object_set_qdata (G_OBJECT (conn->remote), conn_quark (), NULL);
   g_object_unref (conn->remote);
@@ -298,12 +305,25 @@ conn_of (SoupServerMessage *message)
   return remote != NULL ? g_object_get_qdata (G_OBJECT (remote), conn_quark ()) : NULL;
 }
 
+/* A request of @conn begins. */
+static void
+server_learn (CoordServer *server, const Conn *conn)
+{
+  if (server->answered == conn)
+    events_patience_learn (&server->patience, conn->since_ns - server->answered_ns, server->awake);
+  else
+    events_patience_lose (&server->patience);
+  server->answered = NULL;
+}
+
 static void
 on_request_started (SoupServer *soup, SoupServerMessage *message, gpointer data)
 {
   Conn *conn = conn_of (message);
-  if (conn != NULL)
-    conn_set_state (conn, CONN_READING);
+  if (conn == NULL)
+    return;
+  conn_set_state (conn, CONN_READING);
+  server_learn (conn->server, conn);
 }
 
 static void
@@ -315,6 +335,9 @@ on_request_over (SoupServer *soup, SoupServerMessage *message, gpointer data)
   conn_drop_request (conn);
   conn_drop_body (conn);
   conn_set_state (conn, CONN_IDLE);
+  conn->server->answered = conn;
+  conn->server->answered_ns = conn->since_ns;
+  conn->server->awake = events_patience_is_awake (&conn->server->patience);
   if (conn->server->stopping)
     conn_shut (conn);
 }
@@ -727,6 +750,7 @@ coord_server_new (Coord *coord, GError **error)
   server->coord = coord;
   server->silent_fd = -1;
   server->last_activity_ns = now_ns ();
+  events_patience_init (&server->patience);
   if (!coord_tls_load (coord, &server->certificate, error)
       || ((config->unix_path == NULL || config->host != NULL) && !listen_tcp (server, error))
       || (config->unix_path != NULL && !listen_unix (server, config->unix_path, error)))
@@ -751,6 +775,19 @@ coord_server_new (Coord *coord, GError **error)
       watch_listener (server, i);
   server->clock = g_timeout_add (LOOK_EVERY_MS, on_clock, server);
   return server;
+}
+
+void
+coord_server_turn (CoordServer *server)
+{
+  if (server->answered == NULL || !server->awake)
+    g_main_context_iteration (NULL, TRUE);
+  else if (!g_main_context_iteration (NULL, FALSE) && server->answered != NULL
+           && !events_patience_wait (g_socket_get_fd (server->answered->socket), server->answered_ns))
+    {
+      events_patience_learn (&server->patience, G_MAXINT64, TRUE);
+      server->awake = FALSE;
+    }
 }
 
 void

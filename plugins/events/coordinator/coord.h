@@ -351,6 +351,9 @@ GIOStream *coord_end_new (GIOStream *base, CoordEndIdle is_idle, gpointer data);
 CoordServer *coord_server_new (Coord *coord, GError **error); /* bound and listening */
 void coord_server_free (CoordServer *server);
 const char *coord_server_url (CoordServer *server); /* http://127.0.0.1:9300 or unix:/path */
+/* Waits for something to do and does it, or gives up waiting: one turn of the main loop. One client that sends request after
+ * request is waited for awake. */
+void coord_server_turn (CoordServer *server);
 /* No new connections, idle ones are closed. */
 void coord_server_stop_listening (CoordServer *server);
 guint coord_server_n_connections (CoordServer *server);

@@ -455,7 +455,9 @@ static const char more_text[]
       "failure or a signal ends the replay with the table of what was delivered, and the last acknowledged record. --position "
       "and "
       "--resume go on from there; at an lmtrace coordinator from what it really holds.\n\n"
-      "Proxies are taken from the environment only (http_proxy, https_proxy, all_proxy, no_proxy).";
+      "Proxies are taken from the environment only (http_proxy, https_proxy, all_proxy, no_proxy). While a run over one "
+      "connection gets its answers within 0.2 ms, it "
+      "waits for them without giving up the processor.";
 
 static const LmtCommandOps replay_events_ops = {
   .struct_size = sizeof (LmtCommandOps),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "replay-post.h"
+#include "replay-wire.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -48,6 +49,7 @@ struct _ReplayConn
   SoupSession *session;
   GCancellable *cancellable;
   GHashTable *uris; /* path -> GUri, of the few that are asked for again and again */
+  ReplayWire wire;
   /* of the call under way; under the target's lock, but for `connected` */
   gint64 begun_ns; /* 0: none */
   Cut cut;
@@ -353,6 +355,7 @@ ReplayConn *
 replay_conn_new (ReplayTarget *target)
 {
   ReplayConn *conn = g_new0 (ReplayConn, 1);
+  replay_wire_init (&conn->wire);
   conn->target = target;
   conn->cancellable = g_cancellable_new ();
   conn->uris = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_uri_unref);
@@ -379,6 +382,12 @@ replay_conn_new (ReplayTarget *target)
 }
 
 void
+replay_conn_set_alone (ReplayConn *conn, gboolean alone)
+{
+  conn->wire.alone = alone;
+}
+
+void
 replay_conn_free (ReplayConn *conn)
 {
   if (conn == NULL)
@@ -388,6 +397,7 @@ replay_conn_free (ReplayConn *conn)
   pthread_mutex_unlock (&conn->target->lock);
   soup_session_abort (conn->session);
   g_object_unref (conn->session);
+  replay_wire_clear (&conn->wire);
   g_object_unref (conn->cancellable);
   g_hash_table_unref (conn->uris);
   g_free (conn);
@@ -414,12 +424,30 @@ on_starting (SoupMessage *message, gpointer data)
 {
   ReplayConn *conn = data;
   atomic_store (&conn->connected, 1);
+  replay_wire_begin (&conn->wire);
+}
+
+static void
+on_network_event (SoupMessage *message, GSocketClientEvent event, GIOStream *stream, gpointer data)
+{
+  ReplayConn *conn = data;
+  if (event == G_SOCKET_CLIENT_CONNECTED)
+    replay_wire_take (&conn->wire, stream);
+}
+
+static void
+on_sent (SoupMessage *message, gpointer data)
+{
+  ReplayConn *conn = data;
+  replay_wire_sent (&conn->wire);
 }
 
 /* A 204 has no Content-Length, and libsoup takes that for a body that ends with the connection, which it closes then. */
 static void
 on_headers (SoupMessage *message, gpointer data)
 {
+  ReplayConn *conn = data;
+  replay_wire_answered (&conn->wire);
   if (soup_message_get_status (message) == 204)
     soup_message_headers_set_encoding (soup_message_get_response_headers (message), SOUP_ENCODING_NONE);
 }
@@ -506,7 +534,9 @@ replay_conn_call (ReplayConn *conn, const char *method, const char *path, const 
       soup_message_set_request_body_from_bytes (message, "application/json", bytes);
     }
   g_signal_connect (message, "starting", G_CALLBACK (on_starting), conn);
-  g_signal_connect (message, "got-headers", G_CALLBACK (on_headers), NULL);
+  g_signal_connect (message, "got-headers", G_CALLBACK (on_headers), conn);
+  g_signal_connect (message, "network-event", G_CALLBACK (on_network_event), conn);
+  g_signal_connect (message, "wrote-body", G_CALLBACK (on_sent), conn);
   atomic_store (&conn->connected, 0);
   pthread_mutex_lock (&target->lock);
   conn->cut = CUT_NOT;

@@ -46,6 +46,8 @@ typedef struct _ReplayConn ReplayConn;
 /* On the thread that will use it. */
 ReplayConn *replay_conn_new (ReplayTarget *target);
 void replay_conn_free (ReplayConn *conn);
+/* @alone: the one connection of a run: its thread waits for each answer, awake if they come quickly. Not said: asleep. */
+void replay_conn_set_alone (ReplayConn *conn, gboolean alone);
 
 /**
  * ReplayReply: one answer, reused from call to call.

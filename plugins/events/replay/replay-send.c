@@ -888,6 +888,8 @@ replay_send (const ReplayRun *run, ReplayOutcome *outcome, GError **error)
       if (sender.lanes == NULL)
         sender.n_lanes = 1;
     }
+  if (run->conn != NULL)
+    replay_conn_set_alone (run->conn, sender.lanes == NULL && run->kafka == NULL);
   tell_order (&sender);
   if (sender.pacer != NULL)
     lmt_pacer_start (sender.pacer, sender.origin_ns);
