@@ -3,13 +3,14 @@
 """`lmtrace replay-events` and what it is given: files, ids and flags, bad ones too, and what it makes of them: calls, lines, times."""
 import json
 import os
+import resource
 import socketserver
 import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cli"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lib import Tests, contains, equal, frame, header, lines, lmtrace, record, refused, true, write
+from lib import Tests, contains, end, equal, frame, header, lines, lmtrace, record, refused, start, true, write
 from replay_lib import EVENTS, always, batch, json_events, made, main, mark, replay, seconds, server, slow
 from scripted import Gate, Handler, Reply
 
@@ -92,7 +93,7 @@ def token_and_base_path(folder):
         call.path = call.path.replace("/base", "", 1)
         return gate.answer(call)
     server.script(answer, ask=lambda call: Reply(404, {}))
-    token = write(os.path.join(folder, "token"), b"s3cret\n")
+    token = write(os.path.join(folder, "token"), b"s3cret\nnot this\n")
     run = replay("single.lct", "--token-file", token, url=server.url + "/base//")
     equal(run.code, 0, repr(run))
     equal({c.headers.get("Authorization") for c in server.calls + server.asked}, {"Bearer s3cret"})
@@ -229,6 +230,36 @@ def limits(folder):
     true(replay(nested, "--check").code == 2, "nesting")
     run = replay(made(folder, "n", batch(1, "n", 1, backend="x" * 3000), file="long.lct"), "--max-frame", "1KiB")
     equal(run.code, 2, repr(run))
+
+
+@test
+def open_files(folder):
+    """Each connection has a loop, and GLib ends a process that finds no descriptor for one."""
+    def limited(soft, hard, *args):
+        process = start("replay-events", *args, "--coordinator-url", server.url, cwd=EVENTS,
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)))
+        return end(process)
+    server.script()
+    run = limited(40, 40, "single.lct", "--inflight", "64")
+    equal(run.code, 2, repr(run))
+    contains(run.errors, "open files")
+    equal((server.calls, server.asked), ([], []))
+    equal(limited(40, 400, "single.lct", "--inflight", "64").code, 0)
+    files = [made(folder, "n%d" % n, batch(1, "n%d" % n, 1), file="%d.lct" % n) for n in range(100)]
+    run = limited(40, 400, *files)
+    equal((run.code, len(server.calls)), (0, 11 + 100), repr(run))
+    run = limited(40, 40, *files)
+    equal(run.code, 2, repr(run))
+    contains(run.errors, "Too many open files")
+
+
+@test
+def files_that_never_end(folder):
+    for flags in (["--token-file", "/dev/zero"], ["--position", "/dev/zero", "--resume"]):
+        refused(replay("single.lct", *flags, timeout=60), " ".join(flags))
+    fifo = os.path.join(folder, "fifo")
+    os.mkfifo(fifo)
+    refused(replay("single.lct", "--position", fifo, "--resume", timeout=60))
 
 
 @test

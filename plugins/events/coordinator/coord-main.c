@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Command `coordinator`: start, loop, end. */
 #include "coord.h"
+#include "events-files.h"
 
 #include <sys/stat.h>
 #include <string.h>
@@ -137,31 +138,15 @@ static gboolean
 read_token (Coord *coord, GError **error)
 {
   const char *path = coord->config->token_file;
-  g_autofree char *text = NULL;
-  gsize len;
-
   if (path == NULL)
     return TRUE;
-  if (!g_file_get_contents (path, &text, &len, error))
+  coord->token = events_files_read_token (path, error);
+  if (coord->token == NULL)
     {
       g_prefix_error (error, "--token-file: ");
       return FALSE;
     }
-  coord->token_len = strcspn (text, "\r\n");
-  for (gsize i = 0; i < coord->token_len; i++)
-    if (text[i] <= ' ' || text[i] > '~')
-      {
-        g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION,
-                     "--token-file %s: expected printable ASCII without blanks, found byte 0x%02x", path, (guint8)text[i]);
-        return FALSE;
-      }
-  if (coord->token_len == 0)
-    {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--token-file %s: expected a token in the first line, found none", path);
-      return FALSE;
-    }
-  coord->token = g_strndup (text, coord->token_len);
-  explicit_bzero (text, len);
+  coord->token_len = strlen (coord->token);
   return TRUE;
 }
 

@@ -3,6 +3,7 @@
  * closed at once, and a clock for each connection, none of which soup_server_listen() has. */
 #include "coord.h"
 #include "coord-stream.h"
+#include "events-files.h"
 #include "events-patience.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <libsoup/soup.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -278,9 +278,11 @@ on_connections (GSocket *listener, GIOCondition condition, gpointer data)
         }
       if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK))
         break;
-      if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_TOO_MANY_OPEN_FILES) && server->pause_timer == 0)
+      if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_TOO_MANY_OPEN_FILES))
         {
-          server->pause_timer = g_timeout_add (ACCEPT_PAUSE_MS, on_pause_over, server);
+          /* the other listener may have begun the pause */
+          if (server->pause_timer == 0)
+            server->pause_timer = g_timeout_add (ACCEPT_PAUSE_MS, on_pause_over, server);
           g_clear_pointer (&server->sources[which], g_source_unref);
           return G_SOURCE_REMOVE;
         }
@@ -708,15 +710,10 @@ listen_unix (CoordServer *server, const char *path, GError **error)
 static void
 raise_file_limit (guint64 connections)
 {
-  struct rlimit limit;
+  guint64 limit = events_files_raise (connections + SPARE_FILES);
 
-  if (getrlimit (RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= connections + SPARE_FILES)
-    return;
-  limit.rlim_cur = MIN (limit.rlim_max, connections + SPARE_FILES);
-  setrlimit (RLIMIT_NOFILE, &limit);
-  if (limit.rlim_cur < connections + SPARE_FILES)
-    g_warning ("Only %" G_GUINT64_FORMAT " files may be open: fewer connections than --max-connections are possible",
-               (guint64)limit.rlim_cur);
+  if (limit < connections + SPARE_FILES)
+    g_warning ("Only %" G_GUINT64_FORMAT " files may be open: fewer connections than --max-connections are possible", limit);
 }
 
 /* A SoupServer without a listener closes every connection after one reply. This one listens to a socket that never speaks. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "events-files.h"
 #include "events-kafka.h"
 #include "replay-kafka.h"
 #include "replay.h"
@@ -261,6 +262,39 @@ open_target (const LmtCommandContext *context, const ReplayConfig *config, Thing
   return things->target != NULL;
 }
 
+/* -------- descriptors -------- */
+
+enum
+{
+  FILES_A_CONNECTION = 3, /* a socket, and what wakes its loop and its calls */
+  FILES_BESIDE = 3,       /* the report, --jsonl-out, --position */
+  FILES_ALREADY = 32,     /* what a process has anyhow */
+};
+
+/* Those of a run beside its traces. The first connection is the main thread's; heartbeats have one of their own. */
+static guint
+connection_files (const ReplayConfig *config)
+{
+  guint n = config->dry_run || config->url == NULL ? 0 : 1 + (config->heartbeat_ns > 0);
+
+  if (n > 0 && config->inflight > 1 && config->kafka_servers == NULL)
+    n += (guint)config->inflight;
+  return n * FILES_A_CONNECTION + FILES_BESIDE;
+}
+
+static gboolean
+check_files (const ReplayConfig *config, GError **error)
+{
+  guint n = connection_files (config);
+
+  if (config->dry_run || events_files_are_free (n))
+    return TRUE;
+  g_set_error (error, LMT_ERROR, LMT_ERROR_IO,
+               "expected room for %u open files beside the traces (--inflight %" G_GUINT64_FORMAT "), found less (ulimit -n)", n,
+               config->inflight);
+  return FALSE;
+}
+
 static gboolean
 open_files (const LmtCommandContext *context, const ReplayConfig *config, Things *things, GError **error)
 {
@@ -275,6 +309,7 @@ open_files (const LmtCommandContext *context, const ReplayConfig *config, Things
                             .select = lmt_command_context_get_prepared (context),
                             .warnings = context->warnings,
                             .interrupts = context->interrupts };
+  events_files_raise (g_strv_length ((char **)context->operands) + connection_files (config) + FILES_ALREADY);
   things->merge = events_merge_new (context->operands, &merge, error);
   if (things->merge != NULL)
     things->feed = replay_feed_new (things->merge, &feed, error);
@@ -421,6 +456,8 @@ run_all (const LmtCommandContext *context, const ReplayConfig *config, Things *t
     return 2;
   if (config->dry_run)
     return replay_dry_run (things->feed, things->survey, context, config, compat_of (config, things->survey, NULL), error);
+  if (!check_files (config, error))
+    return 2;
   if (config->kafka_servers != NULL && (things->kafka = replay_kafka_new (config, context->interrupts, error)) == NULL)
     return 2;
   return run_real (context, config, things, error);

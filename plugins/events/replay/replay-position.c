@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "events-files.h"
 #include "replay.h"
 
 #define HEAD_BYTES 65536
+#define FILE_MAX (64u * 1024 * 1024)
 
 static void
 file_free (gpointer data)
@@ -154,9 +156,15 @@ replay_position_read (const char *path, EventsMerge *merge, GError **error)
   gsize len;
   if (position == NULL)
     return NULL;
-  if (!g_file_get_contents (path, &text, &len, &local))
+  if (g_file_test (path, G_FILE_TEST_EXISTS) && !g_file_test (path, G_FILE_TEST_IS_REGULAR))
     {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--resume: %s", local->message);
+      refuse (path, error, "expected a regular file");
+      return NULL;
+    }
+  text = events_files_read (path, FILE_MAX, &len, error);
+  if (text == NULL)
+    {
+      g_prefix_error (error, "--resume: ");
       return NULL;
     }
   g_autoptr (LmtJson) json = lmt_json_parse (text, (gssize)len, &local);

@@ -9,6 +9,8 @@
 #include <gio/gunixsocketaddress.h>
 #include <libsoup/soup.h>
 
+#include "events-files.h"
+
 #define WATCH_PERIOD_NS 50000000
 #define SHOWN_MAX 2048
 
@@ -104,7 +106,8 @@ replay_reply_describe (const ReplayReply *reply)
   if (reply->status == 0)
     return g_strdup_printf ("no reply: %s", reply->reason);
   if (reply->too_large)
-    return g_strdup_printf ("%u %s with a body of more than %zu bytes", reply->status, reply->reason, reply->body->len);
+    return g_strdup_printf ("%u %s with a body of more than %zu bytes (--max-reply)", reply->status, reply->reason,
+                            reply->body->len);
   g_autofree char *text = replay_clean (reply->body->str, reply->body->len, SHOWN_MAX);
   return g_strdup_printf ("%u%s%s%s%s", reply->status, reply->reason[0] != '\0' ? " " : "", reply->reason,
                           text[0] != '\0' ? ": " : "", text);
@@ -211,24 +214,19 @@ read_url (ReplayTarget *target, const char *url, GError **error)
   return TRUE;
 }
 
-/* One line of visible characters: anything else would be another header. */
 static gboolean
 read_token (ReplayTarget *target, const char *path, GError **error)
 {
-  g_autofree char *text = NULL;
-  g_autoptr (GError) local = NULL;
-  gsize len;
+  g_autofree char *token = NULL;
   if (path == NULL)
     return TRUE;
-  if (!g_file_get_contents (path, &text, &len, &local))
-    return refuse ("--token-file", error, "%s", local->message);
-  g_strchomp (text);
-  if (text[0] == '\0' || strlen (text) > 8192)
-    return refuse ("--token-file", error, "%s: expected one line of 1 to 8192 characters, found %zu", path, strlen (text));
-  for (const char *p = text; *p != '\0'; p++)
-    if ((guchar)*p <= 0x20 || (guchar)*p >= 0x7f)
-      return refuse ("--token-file", error, "%s: expected visible ASCII characters, found byte 0x%02x", path, (guchar)*p);
-  target->authorization = g_strconcat ("Bearer ", text, NULL);
+  token = events_files_read_token (path, error);
+  if (token == NULL)
+    {
+      g_prefix_error (error, "--token-file: ");
+      return FALSE;
+    }
+  target->authorization = g_strconcat ("Bearer ", token, NULL);
   return TRUE;
 }
 
