@@ -77,11 +77,16 @@ pen_hash (Pen *pen, const guint8 *hash, gsize len)
     }
 }
 
-/* Most bytes either text can take, the NUL included. */
+/* Most bytes either text can take, the NUL included. Many keys have a text each: no more than that. */
 static gsize
 text_bound (const LmtKeyFields *fields)
 {
-  return (gsize)fields->model_len * 5 + fields->salt_len + 2 * (gsize)fields->hash_len + 64;
+  const gsize others = sizeof "@0x0123456789abcdef@01234567@@.data";
+  gsize model = fields->model_len;
+
+  for (guint32 i = 0; i < fields->model_len; i++)
+    model += fields->model[i] == '/' ? strlen ("-SEP-") - 1 : 0;
+  return model + fields->salt_len + 2 * (gsize)fields->hash_len + others;
 }
 
 static guint32

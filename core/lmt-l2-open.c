@@ -199,12 +199,43 @@ scan_visit (gpointer data, const LmtKeyFields *fields, guint64 bytes, gint64 tim
 }
 
 static int
+compare_numbers (guint64 a, guint64 b)
+{
+  return a < b ? -1 : a > b;
+}
+
+/* As strcmp() on their file names, which as a rule needn't be made for it: that would be half of the memory of a large directory.
+ */
+static int
+compare_names (const LmtKey *x, const LmtKey *y)
+{
+  const LmtKeyFields *a = &x->fields, *b = &y->fields;
+  int order = 0;
+  if (x->model == y->model)
+    {
+      if (a->rank != b->rank)
+        order = MAX (a->rank, b->rank) <= G_MAXUINT32 ? compare_numbers (a->rank, b->rank) : 0; /* both of 8 digits */
+      else if (a->group != b->group)
+        order = MAX (a->group, b->group) < 16 ? compare_numbers (a->group, b->group) : 0; /* of one */
+      else if (a->hash_len == b->hash_len && a->hash_len > 0)
+        order = memcmp (a->hash, b->hash, a->hash_len);
+    }
+  if (order != 0)
+    return order;
+  g_autoptr (GString) name = g_string_new (NULL);
+  g_autoptr (GString) other = g_string_new (NULL);
+  lmt_key_fields_file (a, name);
+  lmt_key_fields_file (b, other);
+  return strcmp (name->str, other->str);
+}
+
+static int
 compare_found (gconstpointer a, gconstpointer b)
 {
   const Found *x = a, *y = b;
   if (x->time_ns != y->time_ns)
     return x->time_ns < y->time_ns ? -1 : 1;
-  return strcmp (lmt_key_file (x->key), lmt_key_file (y->key));
+  return compare_names (x->key, y->key);
 }
 
 static gboolean

@@ -791,42 +791,6 @@ add_both (const char *path, GTestDataFunc func)
     }
 }
 
-/* What lies there at open is counted, and known: many names, by all that reads and sorts them. */
-static void
-test_many (void)
-{
-  enum
-  {
-    N = 4000, /* more take minutes where ext4 passes over what was deleted lately */
-  };
-  g_autofree char *dir = make_temp_dir ();
-  Rig rig;
-  rig_open (&rig, "{\"type\":\"fs\",\"base_path\":\"%s\"}", dir);
-  int folder = open (dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  for (guint i = 0; i < N; i++)
-    {
-      int fd = openat (folder, lmt_key_file (rig_key (&rig, "org/m", i, i % 2 != 0 ? "alice" : "")),
-                       O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-      g_assert_cmpint (fd, >=, 0);
-      g_assert_cmpint (write (fd, "12345678", 1 + i % 8), ==, 1 + i % 8);
-      close (fd);
-    }
-  close (folder);
-  rig_close (&rig);
-  rig_open (&rig, "{\"type\":\"fs\",\"base_path\":\"%s\"}", dir);
-  g_assert_cmpuint (lmt_l2_get_used (rig.l2), ==, N / 8 * 36);
-  g_autofree char *foreign = rig_status (&rig, "foreign_files");
-  g_assert_cmpstr (foreign, ==, "0");
-  for (guint i = 0; i < N; i += 997)
-    {
-      LmtKey *key = rig_key (&rig, "org/m", i, i % 2 != 0 ? "alice" : "");
-      g_assert_cmpint (rig_lookup (&rig, key, 1 + i % 8), ==, LMT_L2_OK);
-      g_assert_cmpint (rig_delete (&rig, key), ==, LMT_L2_OK);
-    }
-  rig_close (&rig);
-  remove_tree (dir);
-}
-
 int
 main (int argc, char **argv)
 {
@@ -855,7 +819,6 @@ main (int argc, char **argv)
   g_test_add_func ("/fs-faults/load-bounds", test_load_bounds);
   g_test_add_func ("/fs-faults/close-at-once", test_close_at_once);
   g_test_add_func ("/fs-faults/sizes-only", test_sizes_only);
-  g_test_add_func ("/fs-faults/many", test_many);
   int failed = g_test_run ();
   g_object_unref (rig_registry ());
   return failed;
