@@ -662,6 +662,7 @@ def departed_streams_are_kept(folder):
 
 @test
 def damaged_files_start_cold(folder):
+    """And are kept: a later release wrote them, or they are somebody's trace."""
     path, meta = os.path.join(folder, "views.ckpt"), os.path.join(folder, "meta.json")
     with Coordinator("--checkpoint-path", path, folder=folder) as coordinator:
         fill(coordinator, 1, 20)
@@ -677,6 +678,15 @@ def damaged_files_start_cold(folder):
             equal(coordinator.get("/directory/keys").status, 200)
             equal(coordinator.ask("PUT", "/quota/a", {"limit_gb": 1}).status, 200)
             equal(coordinator.stop(), 0)
+        for name in (path, meta):
+            equal(os.path.exists(name + ".unread"), text != b"", name)
+            if text:
+                with open(name + ".unread", "rb") as f:
+                    equal(f.read(), text)
+                os.unlink(name + ".unread")
+        with Coordinator("--checkpoint-path", path, "--metadata-path", meta, folder=folder) as coordinator:
+            equal(coordinator.stop(), 0)
+        true(not os.path.exists(path + ".unread") and not os.path.exists(meta + ".unread"))
 
 
 @test

@@ -49,6 +49,16 @@ def bodies_are_exact(folder):
 
 
 @test
+def ids_with_a_nul_inside(folder):
+    """They are other ids than what stands before the NUL."""
+    path = made(folder, "n", batch(1, "a\0b", 1), batch(2, "a", 1))
+    server.script()
+    equal(replay(path, "--rename", "a=c").code, 0)
+    equal([c.json["batches"][0]["instance_id"] for c in server.calls], ["a\0b", "c"])
+    refused(replay(path, "--position", os.path.join(folder, "position")))
+
+
+@test
 def selection(folder):
     server.script()
     run = replay("fleet_a.lct", "fleet_b.lct", "fleet_c.lct", "--instance", "node-a", "--instance", "node-b", "--instance", "!node-b", "--json")

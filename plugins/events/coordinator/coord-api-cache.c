@@ -126,7 +126,7 @@ reply_delete (Forward *forward, gint64 deleted, gint64 skipped)
   coord_text_string (out, coord_span_of_bytes (forward->id));
   g_string_append_printf (
       out, ",\"requested\":%u,\"affected\":%" G_GINT64_FORMAT ",\"skipped\":%" G_GINT64_FORMAT ",\"status\":\"deleted\"}",
-      forward->chunks, deleted, skipped + (gint64)forward->pin_skipped);
+      forward->chunks, deleted, MIN (skipped, G_MAXINT64 - (gint64)forward->pin_skipped) + (gint64)forward->pin_skipped);
   coord_reply (forward->request, 200);
 }
 

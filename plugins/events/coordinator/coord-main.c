@@ -330,6 +330,7 @@ static const LmtCommandOps coordinator_ops = {
     "While a single client sends its next request within 0.2 ms of a reply, the coordinator waits for it without giving up the "
     "processor.\n"
     "\n"
+    "A checkpoint or metadata file that can't be read, or not all of it, means a start without; it is kept as PATH.unread.\n\n"
     "SIGTERM and SIGINT end it: requests under way are answered, the checkpoint is written, exit 0.",
 };
 

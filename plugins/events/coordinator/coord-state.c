@@ -2,12 +2,32 @@
 /* Files: the checkpoint of views and streams, the metadata of pins and quotas; and the timers of all background work. */
 #include "coord.h"
 
+#include <errno.h>
 #include <glib-unix.h>
+#include <glib/gstdio.h>
+#include <unistd.h>
 
 enum
 {
   BLOCKED_EVERY_MS = 500, /* how often the loop is asked whether it comes late */
 };
+
+/* What couldn't be read, or not all of it, is kept beside the file that is written next: it may be a later release's, or
+ * somebody's who mistook the name. */
+static void
+keep_unread (const char *what, const char *path)
+{
+  g_autofree char *kept = g_strconcat (path, ".unread", NULL);
+  GStatBuf info;
+
+  if (g_stat (path, &info) != 0 || !S_ISREG (info.st_mode) || info.st_size == 0)
+    return;
+  g_unlink (kept);
+  if (link (path, kept) == 0)
+    g_warning ("%s %s: kept as %s", what, path, kept);
+  else
+    g_warning ("%s %s: cannot be kept as %s: %s", what, path, kept, g_strerror (errno));
+}
 
 static void
 note_read (const char *what, const char *path, char *note, gboolean read)
@@ -15,7 +35,10 @@ note_read (const char *what, const char *path, char *note, gboolean read)
   if (read)
     g_message ("%s %s: read", what, path);
   if (note != NULL)
-    g_warning ("%s %s: %s", what, path, note);
+    {
+      g_warning ("%s %s: %s", what, path, note);
+      keep_unread (what, path);
+    }
   g_free (note);
 }
 

@@ -117,7 +117,10 @@ static void
 name_instance (ReplayFeed *feed, ReplayInstance *instance)
 {
   const ReplayConfig *config = feed->config;
-  const char *renamed = feed->renames != NULL ? g_hash_table_lookup (feed->renames, instance->id) : NULL;
+  /* An id with a NUL inside is none that a command line can name. */
+  const char *renamed = feed->renames != NULL && strlen (instance->id) == instance->id_len
+                            ? g_hash_table_lookup (feed->renames, instance->id)
+                            : NULL;
   GString *name = g_string_new (NULL);
   if (renamed != NULL)
     g_string_append (name, renamed);

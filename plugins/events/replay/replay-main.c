@@ -439,6 +439,22 @@ open_positions (const LmtCommandContext *context, const ReplayConfig *config, Th
   return things->position != NULL && (!config->resume || things->resume != NULL);
 }
 
+/* A position names instances, and takes a NUL for a name's end. */
+static gboolean
+check_names (const ReplayConfig *config, ReplayFeed *feed, GError **error)
+{
+  for (guint i = 0; config->position != NULL && i < replay_feed_get_n_instances (feed); i++)
+    {
+      const ReplayInstance *instance = replay_feed_get_instance (feed, i);
+      if (strlen (instance->name) == instance->name_len)
+        continue;
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--position: expected instance ids without NUL, found %s",
+                   instance->shown);
+      return FALSE;
+    }
+  return TRUE;
+}
+
 static int
 run_all (const LmtCommandContext *context, const ReplayConfig *config, Things *things, GError **error)
 {
@@ -452,7 +468,7 @@ run_all (const LmtCommandContext *context, const ReplayConfig *config, Things *t
   things->survey = replay_survey_new (things->feed, context, config, things->resume, error);
   if (things->survey == NULL)
     return g_error_matches (*error, LMT_ERROR, LMT_ERROR_INTERRUPTED) ? 130 : 2;
-  if (!judge (things->feed, things->survey, config, context->warnings, error))
+  if (!judge (things->feed, things->survey, config, context->warnings, error) || !check_names (config, things->feed, error))
     return 2;
   if (config->dry_run)
     return replay_dry_run (things->feed, things->survey, context, config, compat_of (config, things->survey, NULL), error);
