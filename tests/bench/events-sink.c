@@ -2,10 +2,13 @@
 /*
  * The trivial end of a replay: takes every request, counts the batches of a body by a word of theirs, says they were applied. One
  * thread, poll(). Prints its port, ends when stdin does. Not a coordinator: what it costs is what sockets cost.
+ *
+ *   events-sink [BODIES]            BODIES: a file that gets the body of every POST /events, behind its length in four bytes
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +27,7 @@ typedef struct
 static struct pollfd fds[MAX_CONNECTIONS + 2];
 static Buffer buffers[MAX_CONNECTIONS + 2];
 static int n_fds = 2;
+static FILE *bodies;
 
 static void
 answer (int fd, const char *request, const char *body, size_t len)
@@ -38,6 +42,12 @@ answer (int fd, const char *request, const char *body, size_t len)
       for (const char *at = body; (at = memmem (at, len - (size_t)(at - body), word, sizeof word - 1)) != NULL;
            at += sizeof word - 1)
         n++;
+      if (bodies != NULL)
+        {
+          uint32_t size = (uint32_t)len;
+          fwrite (&size, sizeof size, 1, bodies);
+          fwrite (body, 1, len, bodies);
+        }
       snprintf (text, sizeof text, "{\"applied\":%u,\"duplicates\":0,\"stale\":0}", n);
     }
   else if (strncmp (request, "POST /instances ", 16) == 0)
@@ -102,13 +112,15 @@ serve (int i)
 }
 
 int
-main (void)
+main (int argc, char **argv)
 {
   struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl (INADDR_LOOPBACK) };
   socklen_t size = sizeof address;
   int one = 1, listener = socket (AF_INET, SOCK_STREAM, 0);
   if (listener < 0 || bind (listener, (struct sockaddr *)&address, sizeof address) != 0 || listen (listener, 128) != 0
       || getsockname (listener, (struct sockaddr *)&address, &size) != 0)
+    return 1;
+  if (argc > 1 && (bodies = fopen (argv[1], "w")) == NULL)
     return 1;
   printf ("%d\n", ntohs (address.sin_port));
   fflush (stdout);
@@ -118,7 +130,7 @@ main (void)
     {
       char byte;
       if (fds[0].revents != 0 && read (STDIN_FILENO, &byte, 1) <= 0)
-        return 0;
+        return bodies != NULL && fclose (bodies) != 0;
       for (int i = n_fds - 1; i > 1; i--)
         if (fds[i].revents != 0 && !serve (i))
           {

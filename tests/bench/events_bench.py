@@ -27,8 +27,8 @@ def cpu_seconds(pid):
 
 
 @contextlib.contextmanager
-def sink():
-    process = subprocess.Popen([os.path.join(BUILT, "events-sink")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def sink(*argv):
+    process = subprocess.Popen([os.path.join(BUILT, "events-sink"), *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield process.pid, "http://127.0.0.1:%s" % process.stdout.readline().strip()
     finally:
@@ -86,6 +86,85 @@ def theirs(peer, url, files):
 
 def best(func, times=3):
     return max((func() for _ in range(times)), key=lambda x: x[0])
+
+
+def client_row(tmp, files, row):
+    """S2: CPU of our client above that of libsoup alone, which posts the same bodies. Whole processes, start and reading included."""
+    bodies = os.path.join(tmp, "events-bodies")
+    with sink(bodies) as (_, url):
+        ours(url, files)
+    with sink() as (_, url):
+        costs = {"lmtrace": [], "libsoup": []}
+        for _ in range(3):
+            costs["lmtrace"].append(ours(url, files)[1])
+            before = os.times()
+            done = subprocess.run([os.path.join(BUILT, "events-soup"), url, bodies], capture_output=True, text=True, check=True)
+            after = os.times()
+            cpu = after.children_user + after.children_system - before.children_user - before.children_system
+            costs["libsoup"].append(cpu / int(done.stdout) * 1e6)
+    mine, bare = min(costs["lmtrace"]), min(costs["libsoup"])
+    row("events, the client's CPU a batch", "%.0f us" % mine, "a bare libsoup loop %.0f us" % bare, "%+.0f us" % (mine - bare), "<= +10 us",
+        mine <= bare + 10)
+
+
+def store(instance, seq, tier, backend, first, n):
+    entries = ",".join('{"key":{"chunk_hash_hex":"%064x","model_name":"meta-llama/Llama-3.1-8B-Instruct","kv_rank":16777472,'
+                       '"object_group_id":0,"cache_salt":""},"size_bytes":1048576}' % (i * 0x9e3779b97f4a7c15) for i in range(first, first + n))
+    return ('{"batches":[{"instance_id":"%s","incarnation":1758400000,"seq":%d,"event_type":"store","tier":"%s","backend":"%s","entries":[%s]}]}'
+            % (instance, seq, tier, backend, entries))
+
+
+def request(connection, method, path, body=None):
+    """Seconds until the reply is there, and the reply."""
+    start = time.perf_counter()
+    connection.request(method, path, body=body, headers={"Content-Type": "application/json"} if body else {})
+    answer = connection.getresponse()
+    text = answer.read()
+    if answer.status != 200:
+        sys.exit("bench: %s %s: %d %r" % (method, path, answer.status, text[:200]))
+    return time.perf_counter() - start, text
+
+
+PAGER = """
+import http.client, sys
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+offset = 0
+while True:
+    connection.request("GET", "/directory/keys?limit=10000&offset=%d" % offset)
+    offset = (offset + 10000) % 1000000
+    connection.getresponse().read()
+"""
+
+
+def inspection_rows(row):
+    """S3: what looks at a million keys, from outside."""
+    with coordinator(["lmtrace", "coordinator"]) as (_, url):
+        port = int(url.rsplit(":", 1)[1])
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        times = {}
+        for n in (1000, 1_000_000):
+            for first in range(0 if n == 1000 else 1000, n, 1000):
+                for tier, backend in (("l1", "dram"), ("l2", "fs")):
+                    request(connection, "POST", "/events", store("node-" + tier, first // 1000 + 1, tier, backend, first, 1000))
+            text = request(connection, "GET", "/directory/stats")[1]
+            assert json.loads(text)["num_keys"] == n and json.loads(text)["num_placements"] == 2 * n, text
+            for path in ("/directory/stats", "/metrics"):
+                times[path, n] = min(request(connection, "GET", path)[0] for _ in range(50))
+        for path in ("/directory/stats", "/metrics"):
+            few, many = times[path, 1000], times[path, 1_000_000]
+            row("events, GET %s with a million keys" % path, "%.0f us" % (many * 1e6), "with a thousand %.0f us" % (few * 1e6), "%.1f x" % (many / few),
+                "<= 2 x", many <= 2 * few)
+        worst = []
+        for again in range(3):
+            pager = subprocess.Popen([sys.executable, "-c", PAGER, str(port)])
+            try:
+                time.sleep(0.5)
+                seqs = range(1 + again * 1000, 1001 + again * 1000)
+                worst.append(max(request(connection, "POST", "/events", store("node-x", seq, "l1", "dram", seq, 1))[0] for seq in seqs))
+            finally:
+                pager.kill()
+                pager.wait()
+        row("events, slowest of 1,000 POSTs while a million keys are paged", "%.1f ms" % (min(worst) * 1e3), "-", "-", "<= 10 ms", min(worst) <= 0.010)
 
 
 def info_rows(tmp, peer, row, rss_mib):
@@ -167,4 +246,6 @@ def bench(tmp, peer, row, rss_mib):
         files.append(path)
     info_rows(tmp, peer, row, rss_mib)
     replay_rows(files, peer, row)
+    client_row(tmp, files, row)
     memory_row(row)
+    inspection_rows(row)
