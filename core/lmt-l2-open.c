@@ -94,7 +94,11 @@ flush_messages (LmtL2 *l2)
   for (guint i = 0; i < l2->messages->len; i++)
     {
       LmtL2MessageCount *count = &g_array_index (l2->messages, LmtL2MessageCount, i);
-      if (count->n > MESSAGES_SHOWN)
+      if (count->n <= MESSAGES_SHOWN)
+        continue;
+      if (l2->params.more != NULL)
+        l2->params.more (l2->params.message_data, count->kind, count->n - MESSAGES_SHOWN);
+      else
         {
           g_autofree char *text = g_strdup_printf ("%s: %s: %" G_GUINT64_FORMAT " more", lmt_l2_get_type_name (l2), count->kind,
                                                    count->n - MESSAGES_SHOWN);
@@ -344,7 +348,7 @@ new_layer (LmtL2Config *config, const LmtL2Params *params)
 {
   LmtL2 *l2 = g_new0 (LmtL2, 1);
   l2->config = config;
-  l2->params = *params;
+  memcpy (&l2->params, params, MIN (params->struct_size, sizeof *params));
   l2->ops = lmt_l2_config_get_ops (config);
   l2->inner = g_ptr_array_new_with_free_func (inner_free);
   l2->status = g_ptr_array_new_with_free_func (g_free);

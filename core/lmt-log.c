@@ -369,6 +369,20 @@ lmt_warnings_add (LmtWarnings *warnings, const char *kind, const char *message)
     warnings_show (message);
 }
 
+void
+lmt_warnings_add_count (LmtWarnings *warnings, const char *kind, guint64 n)
+{
+  g_return_if_fail (kind != NULL);
+
+  if (warnings == NULL)
+    return;
+  pthread_mutex_lock (&warnings->mutex);
+  WarningKind *known = warnings_find (warnings, kind);
+  if (known != NULL)
+    known->count += n;
+  pthread_mutex_unlock (&warnings->mutex);
+}
+
 guint64
 lmt_warnings_count (const LmtWarnings *warnings, const char *kind)
 {

@@ -58,6 +58,12 @@ on_message (gpointer data, const char *kind, const char *text)
     lmt_warnings_add (data, kind, text);
 }
 
+static void
+on_more (gpointer data, const char *kind, guint64 n)
+{
+  lmt_warnings_add_count (data, kind, n);
+}
+
 /* -------- report -------- */
 
 static void
@@ -209,6 +215,7 @@ open_bench (Bench *bench, const char *json, GError **error)
                                   .seed = config->seed,
                                   .interrupts = bench->context->interrupts,
                                   .message = on_message,
+                                  .more = on_more,
                                   .message_data = bench->context->warnings };
   bench->bench = kit_bench_new (bench->context->registry, json, &params, error);
   if (bench->bench == NULL)

@@ -106,6 +106,7 @@ kit_bench_new (LmtRegistry *registry, const char *json, const KitBenchParams *pa
                             .memory_bytes = bench->memory_bytes,
                             .data_wanted = TRUE,
                             .message = params->message,
+                            .more = params->more,
                             .message_data = params->message_data,
                             .largest_object_bytes = params->largest_bytes };
   bench->l2 = lmt_l2_open (bench->config, &l2_params, error);

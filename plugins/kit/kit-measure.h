@@ -20,6 +20,7 @@ typedef struct
   gint64 stall_ns;                 /* nothing came back for so long: the phase ends as stalled; 0: 30 s */
   const volatile gint *interrupts; /* (nullable): not 0: end the phase */
   void (*message) (gpointer data, const char *kind, const char *text); /* (nullable): as LmtL2Params.message */
+  void (*more) (gpointer data, const char *kind, guint64 n);           /* (nullable): as LmtL2Params.more */
   gpointer message_data;
 } KitBenchParams;
 

@@ -193,6 +193,14 @@ on_l2_message (gpointer data, const char *kind, const char *text)
     say (session, kind, "%s", text);
 }
 
+static void
+on_l2_more (gpointer data, const char *kind, guint64 n)
+{
+  StorageSession *session = data;
+
+  lmt_warnings_add_count (session->env->warnings, kind, n);
+}
+
 /* What keeps objects but not their bytes would fail every comparison. */
 static gboolean
 check_verify (StorageSession *session, guint adapter, GError **error)
@@ -226,6 +234,7 @@ open_adapters (StorageSession *session, GError **error)
       params.data_wanted = TRUE;
       params.yes_destroy = session->env->yes_destroy;
       params.message = on_l2_message;
+      params.more = on_l2_more;
       params.message_data = session;
       session->l2[i] = lmt_l2_open (config->l2[i], &params, error);
       if (session->l2[i] == NULL)

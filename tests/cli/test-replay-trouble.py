@@ -4,6 +4,7 @@
 import glob
 import json
 import os
+import re
 import resource
 import shlex
 import shutil
@@ -295,6 +296,8 @@ def a_disk_that_is_full(folder):
     equal(metrics["overall"]["mismatch"], 0)
     named = lines_of(run, "No space left on device")
     true(1 <= len(named) <= 11, named)
+    unnamed = sum(int(n) for n in re.findall(r"^lmtrace: warning: (?:write|publish): (\d+) more$", run.errors, re.M))
+    equal(len(named) + unnamed, l2["store"]["codes"]["no-space"])
     shutil.rmtree(base)
     run, files = on_small_disk(folder, "size=3m", ":", *words)
     equal(run.code, 1)

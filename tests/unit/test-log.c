@@ -161,16 +161,19 @@ test_ten_of_a_kind (void)
           lmt_warnings_add (warnings, "malformed", text);
         }
       lmt_warnings_add (warnings, "late", "once");
+      lmt_warnings_add_count (warnings, "malformed", 100);
+      lmt_warnings_add_count (warnings, "unheard of", 100);
+      lmt_warnings_add_count (NULL, "malformed", 100);
       lmt_warnings_flush (warnings);
       lmt_warnings_flush (warnings);
-      g_assert_cmpuint (lmt_warnings_count (warnings, "malformed"), ==, 25);
+      g_assert_cmpuint (lmt_warnings_count (warnings, "malformed"), ==, 125);
       g_assert_cmpuint (lmt_warnings_count (warnings, "late"), ==, 1);
       g_assert_cmpuint (lmt_warnings_count (warnings, "other"), ==, 0);
-      g_assert_cmpuint (lmt_warnings_count (warnings, NULL), ==, 26);
+      g_assert_cmpuint (lmt_warnings_count (warnings, NULL), ==, 126);
       return;
     }
   run ("lmtrace: warning: record 1\nlmtrace: warning: record 2\n*lmtrace: warning: record 10\nlmtrace: warning: once\n"
-       "lmtrace: warning: malformed: 15 more\n");
+       "lmtrace: warning: malformed: 115 more\n");
 }
 
 static guint n_before;

@@ -50,6 +50,8 @@ fs_fail (Fs *fs, LmtL2Io *io, int error, const char *what)
   io->code = code_of_errno (error);
   if (error > 0 && error < FS_MAX_ERRNO)
     atomic_fetch_add (&fs->errors[error], 1);
+  if (io->code == LMT_L2_BUSY && atomic_exchange (&fs->few_descriptors, TRUE))
+    return;
   if (io->code == LMT_L2_BUSY)
     fs_say (fs, "descriptors", "fs: %s: %s: fewer operations at a time from here on", fs->path, g_strerror (error));
   else

@@ -140,6 +140,7 @@ struct _Fs
   pthread_mutex_t dir_mutex;
   atomic_uint vanished; /* in a row */
   atomic_int unhealthy;
+  atomic_int few_descriptors; /* said once */
   gint64 retry_at;
 
   /* sync: full: one fsync of the directory serves all that wait */
