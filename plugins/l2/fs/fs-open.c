@@ -49,11 +49,12 @@ open_dir (const char *path)
  * use is let go some time after the ring is closed or its process is killed, and a lock would stay as long.
  */
 static gboolean
-take_lock (Fs *fs, int how)
+take_lock (Fs *fs, int dir)
 {
+  int how = fs->shared || fs->read_only ? LOCK_SH : LOCK_EX;
   if (fs->lock >= 0)
-    close (fs->lock);
-  fs->lock = openat (fs->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    close (fs->lock); /* first: it may be the same directory, where only the one for temporary files went */
+  fs->lock = openat (dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   return fs->lock >= 0 && flock (fs->lock, how | LOCK_NB) == 0;
 }
 
@@ -64,6 +65,13 @@ look_again (Fs *fs)
   int dir = open_dir (fs->path);
   if (dir < 0)
     return FALSE;
+  /* Somebody else's by now? Then nothing of ours may go there. */
+  if (!take_lock (fs, dir) && errno == EWOULDBLOCK)
+    {
+      fs_say (fs, "directory", "fs: %s: the directory is back, and another lmtrace uses it", fs->path);
+      close (dir);
+      return FALSE;
+    }
   gboolean good = dup3 (dir, fs->dir, O_CLOEXEC) >= 0;
   close (dir);
   if (good && fs->tmp_dir != fs->dir)
@@ -75,8 +83,6 @@ look_again (Fs *fs)
       if (dir >= 0)
         close (dir);
     }
-  if (good && !fs->shared)
-    take_lock (fs, LOCK_EX);
   atomic_store (&fs->need_chmod, TRUE); /* another directory may have other rules */
   return good;
 }
@@ -199,7 +205,11 @@ open_tmp_dir (Fs *fs, GError **error)
       dir = next;
     }
   if (dir < 0)
-    return FALSE;
+    {
+      if (error != NULL && *error == NULL)
+        g_set_error (error, LMT_L2_ERROR, LMT_L2_IO, "fs: relative_tmp_dir: %s: %s", fs->tmp_name, g_strerror (errno));
+      return FALSE;
+    }
   struct stat base, tmp;
   if (fstat (fs->dir, &base) != 0 || fstat (dir, &tmp) != 0 || base.st_dev != tmp.st_dev)
     {
@@ -213,8 +223,7 @@ open_tmp_dir (Fs *fs, GError **error)
 static gboolean
 lock_base (Fs *fs, GError **error)
 {
-  int how = fs->shared || fs->read_only ? LOCK_SH : LOCK_EX;
-  if (take_lock (fs, how))
+  if (take_lock (fs, fs->dir))
     return TRUE;
   if (errno == EWOULDBLOCK)
     {
