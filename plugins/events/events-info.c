@@ -27,7 +27,7 @@ typedef struct
 typedef struct
 {
   GHashTable *table; /* Word -> Counter */
-  guint64 left_out;  /* words beyond EVENTS_INFO_MAX */
+  guint64 left_out;  /* words beyond EVENTS_INFO_MAX, as often as they came */
 } Counters;
 
 /* Where the counter of some bytes of args is: spares making their word. */
@@ -52,6 +52,8 @@ typedef struct
   Wide store_bytes;
   guint64 entries_with_tokens;
   guint64 odd_values;
+  guint64 n_incarnations; /* of all instances */
+  guint64 incarnations_left_out;
   EventsSeen seen; /* of the record that comes next, if it was walked */
   MemoSlot instance_memo[MEMO_SLOTS];
   MemoSlot batch_memo[2][MEMO_SLOTS]; /* by `shared` */
@@ -136,7 +138,7 @@ counters_sorted (const Counters *counters)
 }
 
 static void
-counter_add_incarnation (Counter *counter, Wide incarnation)
+counter_add_incarnation (EventsInfo *info, Counter *counter, Wide incarnation)
 {
   guint at = 0;
 
@@ -147,8 +149,20 @@ counter_add_incarnation (Counter *counter, Wide incarnation)
     at--;
   if (at > 0 && g_array_index (counter->incarnations, Wide, at - 1) == incarnation)
     return;
-  if (counter->incarnations->len < EVENTS_INFO_MAX)
-    g_array_insert_val (counter->incarnations, at, incarnation);
+  if (info->n_incarnations < EVENTS_INFO_INCARNATIONS_MAX)
+    {
+      g_array_insert_val (counter->incarnations, at, incarnation);
+      info->n_incarnations++;
+    }
+  else
+    info->incarnations_left_out++;
+}
+
+/* What the report misses; nothing, with any trace of a fleet. */
+static guint64
+left_out (const EventsInfo *info)
+{
+  return info->instances.left_out + info->batches.left_out + info->phases.left_out + info->incarnations_left_out;
 }
 
 /* ---------------- values, as LMCache takes them: str() and int() of whatever stands there ---------------- */
@@ -218,7 +232,10 @@ append_text (GString *out, LmtSpan value)
       append_wide (out, token.v.i);
       break;
     case LMT_TYPE_FLOAT:
-      g_string_append (out, isfinite (token.v.f) ? lmt_json_format_double (token.v.f, buffer) : "nan");
+      g_string_append (out, isfinite (token.v.f) ? lmt_json_format_double (token.v.f, buffer)
+                            : isnan (token.v.f)  ? "nan"
+                            : token.v.f > 0      ? "inf"
+                                                 : "-inf");
       break;
     default:
       lmt_value_to_json (value, out);
@@ -437,7 +454,7 @@ add_batch (EventsInfo *info, const Members *members)
   if (members->incarnation.len > 0 && !to_wide (members->incarnation, &incarnation))
     info->odd_values++;
   else if (counter != NULL)
-    counter_add_incarnation (counter, incarnation);
+    counter_add_incarnation (info, counter, incarnation);
 
   counter = batch_counter (info, members, &store);
   guint64 n = add_entries (info, members->entries, store);
@@ -480,7 +497,7 @@ add_seen (EventsInfo *info, const EventsSeen *seen)
   if (slot != NULL)
     slot->counter = counter;
   if (counter != NULL)
-    counter_add_incarnation (counter, seen->incarnation);
+    counter_add_incarnation (info, counter, seen->incarnation);
 
   slot = memo_slot (info->batch_memo[seen->shared], kind, (gsize)(seen->backend.data + seen->backend.len - kind));
   counter = slot != NULL ? slot->counter : NULL;
@@ -658,7 +675,7 @@ append_text_block (const EventsInfo *info, GPtrArray *instances, GPtrArray *batc
   const char *part[4];
 
   g_string_append (out, "  events:\n");
-  append_line (out, "instances:", instances->len + info->instances.left_out);
+  append_line (out, "instances:", instances->len);
   append_instances (out, instances);
   g_string_append (out, "    batches (type/tier/backend/shared):\n");
   for (guint i = 0; i < batches->len; i++)
@@ -685,6 +702,8 @@ append_text_block (const EventsInfo *info, GPtrArray *instances, GPtrArray *batc
     }
   if (info->odd_values > 0)
     append_line (out, "values_not_counted:", info->odd_values);
+  if (left_out (info) > 0)
+    append_line (out, "names_left_out:", left_out (info));
 }
 
 /* A sum beyond 64 bits can't be a JSON integer everybody reads: it goes as text. */
@@ -767,6 +786,8 @@ write_json (const EventsInfo *info, GPtrArray *instances, GPtrArray *batches, GP
   lmt_json_writer_end_object (json);
   lmt_json_writer_key (json, "values_not_counted");
   lmt_json_writer_uint (json, info->odd_values);
+  lmt_json_writer_key (json, "names_left_out");
+  lmt_json_writer_uint (json, left_out (info));
   lmt_json_writer_end_object (json);
 }
 

@@ -55,6 +55,24 @@ def odd_values_are_counted(folder):
 
 
 @test
+def names_beyond_what_is_kept_are_counted(folder):
+    """65,536 names of a kind are kept: what is missing is told, and memory stays bounded."""
+    path = os.path.join(folder, "many.lct")
+    n = 65536
+    with open(path, "wb") as f:
+        f.write(header("events"))
+        for i in range(n + 5):
+            f.write(record(1.0, "events.batch", {"instance_id": "i%d" % i, "incarnation": 1, "seq": 1, "event_type": "config", "tier": "l1"}))
+        f.write(record(1.0, "events.batch", {"instance_id": "i%d" % n, "incarnation": 1, "seq": 2, "event_type": "config", "tier": "l1"}))
+    run = lmtrace("info", path)
+    equal(run.code, 0, repr(run)[-500:])
+    true("    instances:                  65536\n" in run.text, run.text[:900])
+    true("    names_left_out:             6\n" in run.text, run.text[-900:])
+    events = lmtrace("info", path, "--json").json["metrics"]["events"]
+    equal((len(events["instances"]), events["names_left_out"], events["batches"][0]["count"]), (n, 6, n + 6))
+
+
+@test
 def json_has_the_same_numbers(folder):
     events = info("all_types.lct", "--format", "json").json["metrics"]["events"]
     text = info("all_types.lct").text

@@ -56,6 +56,8 @@ def ids_with_a_nul_inside(folder):
     equal(replay(path, "--rename", "a=c").code, 0)
     equal([c.json["batches"][0]["instance_id"] for c in server.calls], ["a\0b", "c"])
     refused(replay(path, "--position", os.path.join(folder, "position")))
+    server.script()
+    equal((replay(path).code, len(server.calls)), (0, 2))
 
 
 @test

@@ -805,25 +805,26 @@ read_renames (ReplayFeed *feed, GError **error)
 gboolean
 replay_feed_check_names (ReplayFeed *feed, GError **error)
 {
-  g_autoptr (GHashTable) seen = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  g_autoptr (GHashTable) seen = g_hash_table_new_full (g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
   guint64 rounds = feed->config->rename_per_loop ? MIN (feed->config->loops, 1000) : 1;
   for (guint64 round = 0; round < rounds; round++)
     for (guint i = 0; i < feed->instances->len; i++)
       {
         ReplayInstance *instance = feed->instances->pdata[i];
-        char *name
-            = round == 0 ? g_strdup (instance->name) : g_strdup_printf ("%s-loop%" G_GUINT64_FORMAT, instance->name, round + 1);
-        ReplayInstance *other = g_hash_table_lookup (seen, name);
+        GString *name = g_string_new_len (instance->name, (gssize)instance->name_len);
+        if (round > 0)
+          g_string_append_printf (name, "-loop%" G_GUINT64_FORMAT, round + 1);
+        g_autoptr (GBytes) key = g_string_free_to_bytes (name);
+        ReplayInstance *other = g_hash_table_lookup (seen, key);
         if (other != NULL)
           {
             g_autofree char *a = replay_clean (other->id, other->id_len, 128);
             g_autofree char *b = replay_clean (instance->id, instance->id_len, 128);
             g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--rename: expected two names, found %s for both %s and %s",
                          instance->shown, a, b);
-            g_free (name);
             return FALSE;
           }
-        g_hash_table_insert (seen, name, instance);
+        g_hash_table_insert (seen, g_steal_pointer (&key), instance);
       }
   GHashTableIter iter;
   gpointer old;
