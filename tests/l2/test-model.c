@@ -81,6 +81,17 @@ test_fixed (void)
   g_autofree char *objects = rig_status (&rig, "objects");
   g_assert_cmpstr (objects, ==, "2");
   rig_close (&rig);
+  /* Longer than a clock can say is never, not at once. */
+  open_virtual (&rig, clock, "{\"type\":\"model\",\"bandwidth_gb\":1e-9}");
+  submit (&rig, &one, LMT_L2_STORE, 3, G_GUINT64_CONSTANT (1) << 40);
+  submit (&rig, &two, LMT_L2_STORE, 4, 10);
+  g_assert_false (lmt_l2_take (rig.l2, &one.task));
+  g_assert_false (lmt_l2_take (rig.l2, &two.task));
+  g_assert_cmpint (lmt_l2_next_due_ns (rig.l2), ==, G_MAXINT64);
+  g_assert_cmpuint (lmt_l2_close (rig.l2, 0), ==, 2);
+  g_assert_true (lmt_l2_take (rig.l2, &one.task));
+  g_assert_true (lmt_l2_take (rig.l2, &two.task));
+  rig_close (&rig);
   /* Real time: not before its time. */
   rig_open (&rig, "{\"type\":\"model\",\"lookup_us\":3000}");
   g_assert_cmpint (time_of (&rig, LMT_L2_LOOKUP, 1, 0), >=, 3000000);

@@ -122,6 +122,13 @@ bytes_to_move (Model *model, const LmtL2Io *io)
   return same == (io->kind == LMT_L2_LOAD) ? io->buffer_bytes : 0;
 }
 
+/* A device of a byte a second may need longer than the clock can count. */
+static gint64
+later (gint64 at, double ns)
+{
+  return ns < (double)(G_MAXINT64 - MAX (at, 0)) ? at + (gint64)ns : G_MAXINT64;
+}
+
 static gint64
 due_time (Model *model, const LmtL2Io *io, guint64 number, gint64 now)
 {
@@ -135,10 +142,10 @@ due_time (Model *model, const LmtL2Io *io, guint64 number, gint64 now)
   if (model->bytes_per_ns > 0 && bytes > 0)
     {
       gint64 *pipe = &model->pipe_free[io->kind == LMT_L2_STORE ? 0 : 1];
-      *pipe = MAX (*pipe, now) + (gint64)((double)bytes / model->bytes_per_ns);
+      *pipe = later (MAX (*pipe, now), (double)bytes / model->bytes_per_ns);
       start = *pipe;
     }
-  return start + (gint64)model->fixed_ns[io->kind];
+  return later (start, model->fixed_ns[io->kind]);
 }
 
 /* -------- effect -------- */
