@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A Kafka cluster for tests of commands: prints its addresses, then does what the lines on stdin say, one answer line each:
- *   topic NAME PARTITIONS · error REQUEST CODE TIMES · down BROKER · up BROKER
+ *   topic NAME PARTITIONS · error REQUEST CODE TIMES · down BROKER · up BROKER · rtt BROKER MS
  *   put NAME PARTITION KEY VALUE (to the line's end) · records NAME (a line of JSON each, then `end`) · committed GROUP NAME
  * It ends with its stdin. */
 #include "mock-kafka.h"
@@ -158,6 +158,8 @@ obey (const MockKafka *mock, char *line)
     code = rd_kafka_mock_broker_set_down (mock->cluster, atoi (words[1]));
   else if (n == 2 && g_str_equal (words[0], "up"))
     code = rd_kafka_mock_broker_set_up (mock->cluster, atoi (words[1]));
+  else if (n == 3 && g_str_equal (words[0], "rtt"))
+    code = rd_kafka_mock_broker_set_rtt (mock->cluster, atoi (words[1]), atoi (words[2]));
   else if (n == 4 && g_str_equal (words[0], "error"))
     {
       for (int i = 0; i < atoi (words[3]); i++)

@@ -142,19 +142,52 @@ def check_nobody(_mock):
     assert "127.0.0.1:1" in done.stderr and "refused" in done.stderr, done.stderr
 
 
-def check_interrupted(_mock):
-    """A signal is told as one, not as a refusal of what was dropped because of it."""
+def interrupted(signals, *arguments):
+    """A replay that gets that many signals when its producer has the first records: its metrics, what is done, seconds until its end."""
     with tempfile.TemporaryDirectory() as folder:
         position = os.path.join(folder, "position")
-        process = subprocess.Popen([LMTRACE, "replay-events", "single.lct", "--kafka-bootstrap-servers", "127.0.0.1:1", "--timeout", "60s",
-                                    "--position", position, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=DATA)
-        time.sleep(1)
-        process.send_signal(signal.SIGTERM)
+        process = subprocess.Popen([LMTRACE, "replay-events", *arguments, "--timeout", "60s", "--position", position, "--json"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=DATA)
+        wait_for("the producer", lambda: len(os.listdir(f"/proc/{process.pid}/task")) > 1)
+        time.sleep(0.5)
+        begin = time.monotonic()
+        for _ in range(signals):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
         out, err = process.communicate(timeout=PATIENCE)
+        took = time.monotonic() - begin
         assert process.returncode == 130 and "refused" not in err, f"{process.returncode}: {err}"
-        assert json.loads(out)["metrics"]["stopped"]["why"] == "a signal", out
         with open(position, encoding="utf-8") as file:
-            assert json.load(file)["per_instance"] == {}, "what was not delivered is not done"
+            return json.loads(out)["metrics"], json.load(file)["per_instance"], took
+
+
+def check_interrupted(_mock):
+    """A signal is told as one, not as a refusal of what was dropped because of it. A second one ends at once."""
+    for signals, least, most in ((2, 0, 9), (1, 9, 40)):
+        metrics, done, took = interrupted(signals, "single.lct", "--kafka-bootstrap-servers", "127.0.0.1:1")
+        assert metrics["stopped"]["why"] == "a signal", metrics
+        assert metrics["stopped"]["abandoned"] == len(batches_of(golden("single"))), metrics
+        assert done == {}, "what was not delivered is not done"
+        assert least <= took <= most, f"{signals} signals: {took} s"
+
+
+def check_flushed(mock):
+    """What the producer has when a signal comes is delivered, and counted as such."""
+    mock.tell("topic flushed 1")
+    for broker in (1, 2, 3):
+        mock.tell(f"rtt {broker} 700")
+    try:
+        # At this pace only its first flush is sent: on its way for a second when the signal comes.
+        metrics, done, _ = interrupted(1, "restart_one_file.lct", "--kafka-bootstrap-servers", mock.servers, "--kafka-topic",
+                                       "flushed", "--speed", "0.001")
+    finally:
+        for broker in (1, 2, 3):
+            mock.tell(f"rtt {broker} 0")
+    found = [json.loads(record["value"])["batches"][0] for record in mock.records("flushed")]
+    assert found and "abandoned" not in metrics["stopped"], metrics
+    assert metrics["overall"]["batches"] == len(found), metrics
+    last = found[-1]
+    assert done[last["instance_id"]] == {"incarnation": last["incarnation"], "seq": last["seq"]}, done
 
 
 def consumer(mock, topic, *more, folder=None):
@@ -346,6 +379,7 @@ def main():
     tap("refused", check_refused, mock)
     tap("nobody-there", check_nobody, mock)
     tap("interrupted", check_interrupted, mock)
+    tap("flushed", check_flushed, mock)
     for name in VIEW_CASES:
         tap(f"consumed/{name}", check_consumed, mock, name)
     for test in (check_running, check_door, check_bad_records, check_restart, check_fetch_errors, check_flags, check_without_library):

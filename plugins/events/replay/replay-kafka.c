@@ -42,7 +42,10 @@ hand_over (ReplayKafka *kafka, ReplayJob *job)
                                   (guint64)(gsize)job, &error))
     kafka->on_way++;
   else
-    end_job (kafka, job, error->message);
+    {
+      job->dropped = g_error_matches (error, LMT_ERROR, LMT_ERROR_INTERRUPTED);
+      end_job (kafka, job, error->message);
+    }
 }
 
 static void
@@ -97,6 +100,12 @@ void
 replay_kafka_submit (ReplayKafka *kafka, ReplayJob *job)
 {
   hand_over (kafka, job);
+}
+
+guint
+replay_kafka_count_on_way (const ReplayKafka *kafka)
+{
+  return kafka->on_way;
 }
 
 void

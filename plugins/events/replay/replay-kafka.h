@@ -16,6 +16,8 @@ void replay_kafka_free (ReplayKafka *kafka);
 void replay_kafka_submit (ReplayKafka *kafka, ReplayJob *job);
 /* NULL: none within @timeout_ms. */
 ReplayJob *replay_kafka_take_done (ReplayKafka *kafka, guint timeout_ms);
+/* Jobs the producer has. */
+guint replay_kafka_count_on_way (const ReplayKafka *kafka);
 /* Nothing that waits is sent any more; all comes back. */
 void replay_kafka_drop (ReplayKafka *kafka);
 

@@ -507,7 +507,9 @@ static const char more_text[]
       "A "
       "failure or a signal ends the replay with the table of what was delivered, and the last acknowledged record. --position "
       "and "
-      "--resume go on from there; at an lmtrace coordinator from what it really holds.\n\n"
+      "--resume go on from there; at an lmtrace coordinator from what it really holds. With Kafka a signal leaves what is on its "
+      "way ten "
+      "seconds to be delivered; a second one ends at once, and the report counts what nobody acknowledged.\n\n"
       "Proxies are taken from the environment only (http_proxy, https_proxy, all_proxy, no_proxy). While a run over one "
       "connection gets its answers within 0.2 ms, it "
       "waits for them without giving up the processor.";

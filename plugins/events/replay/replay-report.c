@@ -133,6 +133,8 @@ add_place (LmtReport *report, const ReplayRun *run, const ReplayOutcome *outcome
   guint64 total = run->survey->records * replay_feed_get_rounds (run->feed);
   guint64 done = outcome->counts.records + outcome->resumed_over + outcome->left_out_bad;
   add_int (section, "not_sent", "Records not acknowledged", total > done ? total - done : 0);
+  if (outcome->abandoned > 0)
+    add_int (section, "abandoned", "Of them on their way, unclear", outcome->abandoned);
   if (outcome->failure != NULL)
     lmt_report_add_foot (report, outcome->failure);
 }

@@ -7,6 +7,7 @@
 /* A body doesn't grow beyond this, whatever --batch says: coordinators take 64 MiB at most. */
 #define BODY_MAX (4 * 1024 * 1024)
 #define SLICE_NS 100000000
+#define FLUSH_NS G_GINT64_CONSTANT (10000000000) /* as long as a server of LMCache waits for its producer when it ends */
 
 typedef struct
 {
@@ -39,6 +40,7 @@ typedef struct
   gint tables_shown;
   gboolean stopped;
   gboolean told_away;
+  gboolean dropping; /* what Kafka's producer has comes back undelivered */
   gboolean verbose;
   GHashTable *warned; /* words of unknown records, once each */
 } Sender;
@@ -224,8 +226,8 @@ take_failure (Sender *sender, const ReplayJob *job)
   ReplayOutcome *outcome = sender->outcome;
   if (outcome->failure != NULL)
     return;
-  /* The signal is what ended it: Kafka's producer drops what waits then. */
-  if ((job->reply.cancelled || job->kafka) && is_interrupted (sender))
+  /* The signal is what ended it. */
+  if ((job->reply.cancelled || sender->dropping) && is_interrupted (sender))
     return;
   g_autofree char *place = describe_sent (sender, &g_array_index (job->sents, ReplaySent, 0), job->kind == JOB_POST);
   g_autofree char *among = job->sents->len > 1 ? g_strdup_printf (" and %u more", job->sents->len - 1) : g_strdup ("");
@@ -876,6 +878,24 @@ sender_clear (Sender *sender)
   g_hash_table_unref (sender->warned);
 }
 
+/* After a signal what the producer has may still be delivered, until a second one; after a refusal nothing may come behind it. */
+static void
+end_kafka (Sender *sender)
+{
+  ReplayKafka *kafka = sender->run->kafka;
+  const gint64 until = now_ns () + FLUSH_NS;
+  while (sender->outcome->failure == NULL && replay_kafka_count_on_way (kafka) > 0 && now_ns () < until
+         && g_atomic_int_get (sender->run->context->interrupts) < 2)
+    {
+      settle_done (sender, SLICE_NS);
+      show_progress (sender);
+    }
+  sender->outcome->abandoned = replay_kafka_count_on_way (kafka);
+  sender->dropping = TRUE;
+  replay_kafka_drop (kafka);
+  settle_done (sender, SLICE_NS);
+}
+
 gboolean
 replay_send (const ReplayRun *run, ReplayOutcome *outcome, GError **error)
 {
@@ -906,10 +926,7 @@ replay_send (const ReplayRun *run, ReplayOutcome *outcome, GError **error)
       settle_done (&sender, 0);
     }
   if (run->kafka != NULL && (sender.stopped || is_interrupted (&sender)))
-    {
-      replay_kafka_drop (run->kafka);
-      settle_done (&sender, SLICE_NS);
-    }
+    end_kafka (&sender);
   outcome->interrupted = is_interrupted (&sender);
   outcome->duration_ns = now_ns () - sender.origin_ns;
   replay_progress_free (sender.progress);

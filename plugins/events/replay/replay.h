@@ -374,7 +374,8 @@ typedef struct
   guint64 unreadable;   /* so, too: no record for want of UTF-8 */
   guint64 heartbeats;
   guint64 heartbeats_failed;
-  guint64 dropped; /* instances the coordinator forgot */
+  guint64 dropped;   /* instances the coordinator forgot */
+  guint64 abandoned; /* records Kafka's producer had and was not told the end of */
   guint64 bytes;
   gint64 duration_ns;
   gboolean interrupted;
