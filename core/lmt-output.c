@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lmt-output.h"
+#include "lmt-output-private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -167,6 +167,12 @@ lmt_output_stdout_closed (void)
   return g_atomic_int_get (&output_stdout_closed);
 }
 
+void
+lmt_output_note_stdout_closed (void)
+{
+  g_atomic_int_set (&output_stdout_closed, TRUE);
+}
+
 gboolean
 lmt_output_stdout (const char *data, gssize len, GError **error)
 {
@@ -179,7 +185,7 @@ lmt_output_stdout (const char *data, gssize len, GError **error)
     return TRUE;
   if (errno == EPIPE)
     {
-      g_atomic_int_set (&output_stdout_closed, TRUE);
+      lmt_output_note_stdout_closed ();
       return TRUE;
     }
   return output_fail ("stdout", "cannot write", error);

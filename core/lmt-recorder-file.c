@@ -8,7 +8,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "lmt-output.h"
+#include "lmt-output-private.h"
 #include "lmt-recorder-private.h"
 
 enum
@@ -160,7 +160,11 @@ write_all (LmtTraceFile *file, const guint8 *data, gsize len, gsize *written, GE
         continue;
       if (n <= 0)
         {
-          g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot write: %s", file->shown, g_strerror (n < 0 ? errno : ENOSPC));
+          const int number = n < 0 ? errno : ENOSPC;
+
+          if (number == EPIPE && strcmp (file->path, "-") == 0)
+            lmt_output_note_stdout_closed ();
+          g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot write: %s", file->shown, g_strerror (number));
           return FALSE;
         }
       *written += (gsize)n;

@@ -9,6 +9,7 @@
 
 #include "lmt-error.h"
 #include "lmt-option.h"
+#include "lmt-output.h"
 #include "lmt-recorder-private.h"
 
 #define NS_PER_S G_GINT64_CONSTANT (1000000000)
@@ -267,6 +268,13 @@ is_ours (const LmtRecorder *recorder)
 }
 
 /* Under the slot's lock. */
+/* `| head` has seen enough: no failure (cli.md 8.3). */
+static gboolean
+reader_left (const LmtRecorder *recorder)
+{
+  return strcmp (recorder->path, "-") == 0 && lmt_output_stdout_closed ();
+}
+
 static gboolean
 tell_error (LmtRecorder *recorder, GError **error)
 {
@@ -443,7 +451,7 @@ tell_end (LmtRecorder *recorder)
   LmtRecorderStats stats = { .struct_size = sizeof stats };
 
   lmt_recorder_get_stats (recorder, &stats);
-  if (stats.dropped + stats.encode_errors + stats.write_errors > 0)
+  if (stats.dropped + stats.encode_errors + stats.write_errors > 0 && !reader_left (recorder))
     g_warning ("Recording is incomplete: file=\"%s\", %s", shown, line);
   else
     g_info ("Recorded: file=\"%s\", %s", shown, line);
@@ -473,7 +481,7 @@ lmt_recorder_close (LmtRecorder *recorder, GError **error)
       recorder->closed = TRUE;
       tell_end (recorder);
     }
-  ok = tell_error (recorder, error);
+  ok = reader_left (recorder) || tell_error (recorder, error);
   pthread_mutex_unlock (&recorder->close_lock);
   return ok;
 }

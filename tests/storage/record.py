@@ -208,6 +208,10 @@ def test_stdout(folder):
     done = subprocess.run(words, capture_output=True, timeout=200, check=False)
     expect(done.returncode == 0 and done.stdout == read(out), done.stderr)
     expect(b"Trace Replay Result" in done.stderr, done.stderr)
+    short = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    short.stdout.close()
+    errors = short.stderr.read()
+    expect(short.wait(timeout=200) == 0 and b"Broken pipe" not in errors and b"incomplete" not in errors, errors)
     refused = subprocess.run([*words, "--format", "json"], capture_output=True, text=True, timeout=200, check=False)
     expect(refused.returncode == 2 and "taken by --trace-output" in refused.stderr, refused.stderr)
 

@@ -225,6 +225,14 @@ def outputs(folder):
     equal(run.code, 0)
     equal(hashlib.sha256(run.out).hexdigest(), digest(path))
     contains(run.errors, "Recorded Workload")
+    # A reader who has seen enough is no failure; a disk that is full is one.
+    process = subprocess.Popen([LMTRACE, "record", "--workload", "chat", "-o", "-"], env=environment(), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    process.stdout.read(100)
+    process.stdout.close()
+    errors = process.stderr.read().decode()
+    equal(process.wait(), 0, errors)
+    true("Broken pipe" not in errors and "incomplete" not in errors, errors)
     for name in ("x.lct.gz", "x.lct.zst"):
         packed, _ = record(folder, data("tiny.json"), out=name)
         equal(calls(packed), calls(path), name)

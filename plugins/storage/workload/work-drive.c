@@ -422,8 +422,10 @@ work_run_exit_code (const WorkRun *run)
 {
   if (run->figures.interrupted)
     return 130;
-  return run->figures.failed > 0 || run->figures.write_failed || run->stats.dropped > 0 || run->stats.encode_errors > 0
-                 || storage_level.target_errors (run->session) > 0 || storage_level.exit_code (run->session) != 0
+  /* A closed stdout ends quietly: whoever reads it has seen enough. */
+  return run->figures.failed > 0 || (run->figures.write_failed && !lmt_output_stdout_closed ()) || run->stats.dropped > 0
+                 || run->stats.encode_errors > 0 || storage_level.target_errors (run->session) > 0
+                 || storage_level.exit_code (run->session) != 0
              ? 1
              : 0;
 }
