@@ -319,6 +319,23 @@ def the_same_file_twice_is_foretold(folder):
     run = replay("twice.lct", "twice.lct", "--json")
     equal((run.code, run.json["metrics"]["overall"]["duplicates"]), (0, 2), repr(run))
     contains(run.errors, "2 duplicates are predicted")
+    # Three times: what each has again is told once, not for each pair. Many incarnations don't make it slow.
+    run = replay("twice.lct", "twice.lct", "twice.lct", "--dry-run")
+    equal(run.errors.count("duplicates are predicted"), 2, run.errors)
+    many = made(folder, "m", *[batch(1000.0, "m", 1, incarnation=n) for n in range(70000)], file="many")
+    run = replay(many, many, "--dry-run", "--json")
+    overall = run.json["metrics"]["overall"]
+    equal((run.code, overall["applied"], overall["stale"] + overall["duplicates"]), (0, 70000, 70000), run.errors[-500:])
+    contains(run.errors, "more than 65536 incarnations")
+
+
+@test
+def a_nul_in_an_address(folder):
+    """It is a string like any other and sent as it stands, as LMCache does."""
+    for ip in ("10.0.0.1\0x", "\0", "a\x1bb"):
+        server.script()
+        equal(replay(made(folder, "n", mark(1000.0, "n", ip=ip))).code, 0)
+        equal([call.json["ip"] for call in server.calls if call.path == "/instances" and call.method == "POST"], [ip])
 
 
 # -------- flags --------

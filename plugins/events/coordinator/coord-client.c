@@ -158,16 +158,25 @@ fail_later (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
+/* No address: such bytes end up in another part of a URL, or cut it short. */
+static gboolean
+is_odd_byte (guint8 byte)
+{
+  return byte <= ' ' || byte == 0x7f || strchr ("/?#@\\", byte) != NULL;
+}
+
 /* The address as the server registered it; a literal IPv6 address gets its brackets. */
 static GUri *
 call_uri (const CoordInstance *instance, const char *path)
 {
-  g_autofree char *host = g_strndup (g_bytes_get_data (instance->ip, NULL), g_bytes_get_size (instance->ip));
+  const LmtSpan ip = coord_span_of_bytes (instance->ip);
+  g_autofree char *host = g_strndup ((const char *)ip.data, ip.len);
   g_autofree char *url = NULL;
   gboolean v6 = strchr (host, ':') != NULL && host[0] != '[';
 
-  if (strpbrk (host, "/?#@\\ \t\r\n") != NULL)
-    return NULL;
+  for (gsize i = 0; i < ip.len; i++)
+    if (is_odd_byte (ip.data[i]))
+      return NULL;
   url = g_strdup_printf (v6 ? "http://[%s]:%" G_GINT64_FORMAT "%s" : "http://%s:%" G_GINT64_FORMAT "%s", host,
                          instance->http_port, path);
   return g_uri_parse (url, SOUP_HTTP_URI_FLAGS, NULL);

@@ -744,8 +744,9 @@ replay_feed_convert (ReplayFeed *feed, const ReplayItem *item, EventsArena *aren
 void
 replay_append_registration (GString *out, const ReplayInstance *instance, const char *mode)
 {
-  const char *ip = instance->ip != NULL && instance->ip[0] != '\0' && strcmp (mode, "loopback") != 0 ? instance->ip : "127.0.0.1";
-  const char *end = ip + strlen (ip);
+  const gboolean recorded = instance->ip_len > 0 && strcmp (mode, "loopback") != 0;
+  const char *ip = recorded ? instance->ip : "127.0.0.1";
+  const char *end = ip + (recorded ? instance->ip_len : strlen (ip));
   /* LMCache's client trims the address before it sends it. */
   while (ip < end && g_unichar_isspace (g_utf8_get_char (ip)))
     ip = g_utf8_next_char (ip);

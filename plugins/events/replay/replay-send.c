@@ -525,10 +525,11 @@ send_batch (Sender *sender, const ReplayItem *item)
 static void
 keep_start (ReplayInstance *instance, const ReplayItem *item)
 {
-  if (instance->ip == NULL || strlen (instance->ip) != item->ip.len || memcmp (instance->ip, item->ip.data, item->ip.len) != 0)
+  if (instance->ip == NULL || !lmt_span_equal_str (item->ip, instance->ip, instance->ip_len))
     {
       g_free (instance->ip);
-      instance->ip = g_strndup ((const char *)item->ip.data, item->ip.len);
+      instance->ip = replay_dup_text (item->ip);
+      instance->ip_len = item->ip.len;
     }
   instance->http_port = item->http_port;
   instance->mq_port = item->mq_port;

@@ -5,6 +5,7 @@
 #include "replay.h"
 
 #define INTERRUPT_STRIDE 4096
+#define MAX_RANGES 65536 /* 4 MiB */
 
 /* Which seqs of an incarnation a file holds (R6). */
 typedef struct
@@ -20,6 +21,7 @@ typedef struct
 {
   gboolean live;
   char *ip;
+  gsize ip_len;
   gint64 http_port, mq_port;
 } Start;
 
@@ -34,7 +36,10 @@ typedef struct
   EventsArena *arena;
   EventsProblems problems;
   GString *json;
-  GArray *ranges; /* Range */
+  GHashTable *ranges; /* Range, by what it is of */
+  Range *last_range;
+  gboolean ranges_full;
+  guint n_files;
   GArray *starts; /* Start, per instance */
   gint64 lowest, highest;
 } Pass;
@@ -90,46 +95,102 @@ static void G_GNUC_PRINTF (3, 4) warn (Pass *pass, const char *kind, const char 
 
 /* -------- R6 -------- */
 
-static void
-note_range (Pass *pass, const ReplayItem *item)
+static guint
+range_hash (gconstpointer key)
 {
-  guint32 instance = item->instance->number;
-  for (guint i = pass->ranges->len; i > 0; i--)
-    {
-      Range *range = &g_array_index (pass->ranges, Range, i - 1);
-      if (range->instance != instance || range->file != item->file || range->incarnation != item->incarnation)
-        continue;
-      range->low = MIN (range->low, item->seq);
-      range->high = MAX (range->high, item->seq);
-      return;
-    }
-  if (pass->ranges->len >= 4096)
-    return;
-  Range range = { instance, item->file, item->incarnation, item->seq, item->seq };
-  g_array_append_val (pass->ranges, range);
+  const Range *range = key;
+  guint64 mixed = ((guint64)range->instance << 32 | range->file) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
+  mixed = (mixed ^ (guint64)range->incarnation) * G_GUINT64_CONSTANT (0xd6e8feb86659fd93);
+  return (guint)(mixed >> 32);
+}
+
+static gboolean
+range_equal (gconstpointer a, gconstpointer b)
+{
+  const Range *x = a, *y = b;
+  return x->instance == y->instance && x->file == y->file && x->incarnation == y->incarnation;
 }
 
 static void
-tell_overlaps (Pass *pass)
+note_range (Pass *pass, const ReplayItem *item)
+{
+  const Range wanted = { item->instance->number, item->file, item->incarnation, item->seq, item->seq };
+  Range *range = pass->last_range;
+  if (pass->n_files < 2)
+    return;
+  if (range == NULL || !range_equal (range, &wanted))
+    range = g_hash_table_lookup (pass->ranges, &wanted);
+  if (range != NULL)
+    {
+      range->low = MIN (range->low, item->seq);
+      range->high = MAX (range->high, item->seq);
+    }
+  else if (g_hash_table_size (pass->ranges) < MAX_RANGES)
+    {
+      range = g_memdup2 (&wanted, sizeof wanted);
+      g_hash_table_add (pass->ranges, range);
+    }
+  else if (!pass->ranges_full)
+    {
+      pass->ranges_full = TRUE;
+      warn (pass, "overlap",
+            "more than %d incarnations in all files: whether several hold the same batches is told of the first ones only",
+            MAX_RANGES);
+    }
+  pass->last_range = range;
+}
+
+static int
+compare_ranges (gconstpointer a, gconstpointer b)
+{
+  const Range *x = *(Range *const *)a, *y = *(Range *const *)b;
+  const gint64 keys[][2]
+      = { { x->instance, y->instance }, { x->incarnation, y->incarnation }, { x->low, y->low }, { x->file, y->file } };
+  for (guint i = 0; i < G_N_ELEMENTS (keys); i++)
+    if (keys[i][0] != keys[i][1])
+      return keys[i][0] < keys[i][1] ? -1 : 1;
+  return 0;
+}
+
+static void
+tell_overlap (Pass *pass, const Range *a, const Range *b)
 {
   EventsMerge *merge = replay_feed_get_merge (pass->feed);
-  for (guint i = 0; i < pass->ranges->len; i++)
-    for (guint k = i + 1; k < pass->ranges->len; k++)
-      {
-        const Range *a = &g_array_index (pass->ranges, Range, i), *b = &g_array_index (pass->ranges, Range, k);
-        if (a->instance != b->instance || a->file == b->file || a->incarnation != b->incarnation || a->low > b->high
-            || b->low > a->high)
+  const ReplayInstance *instance = replay_feed_get_instance (pass->feed, a->instance);
+  const EventsStream *stream = events_gate_get (pass->gate, (LmtSpan){ (const guint8 *)instance->name, instance->name_len });
+  warn (pass, "overlap",
+        "%s: seqs %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT " of incarnation %" G_GINT64_FORMAT
+        " stand in %s and in %s: %" G_GUINT64_FORMAT " duplicates are predicted",
+        instance->shown, b->low, MIN (a->high, b->high), a->incarnation, events_merge_file (merge, MIN (a->file, b->file))->shown,
+        events_merge_file (merge, MAX (a->file, b->file))->shown, stream != NULL ? stream->verdicts[EVENTS_DUPLICATE] : 0);
+}
+
+/* Of an incarnation's ranges by their begin, each is held against the one that reaches farthest of those before it: one line for
+ * each file that has something again, however many have it. */
+static void
+tell_overlaps (Pass *pass)
+{
+  g_autoptr (GPtrArray) sorted = g_ptr_array_sized_new (g_hash_table_size (pass->ranges));
+  const Range *farthest = NULL;
+  GHashTableIter iter;
+  gpointer each;
+  g_hash_table_iter_init (&iter, pass->ranges);
+  while (g_hash_table_iter_next (&iter, &each, NULL))
+    g_ptr_array_add (sorted, each);
+  g_ptr_array_sort (sorted, compare_ranges);
+  for (guint i = 0; i < sorted->len; i++)
+    {
+      const Range *range = sorted->pdata[i];
+      if (farthest == NULL || farthest->instance != range->instance || farthest->incarnation != range->incarnation)
+        {
+          farthest = range;
           continue;
-        const ReplayInstance *instance = replay_feed_get_instance (pass->feed, a->instance);
-        const EventsStream *stream
-            = events_gate_get (pass->gate, (LmtSpan){ (const guint8 *)instance->name, instance->name_len });
-        warn (pass, "overlap",
-              "%s: seqs %" G_GINT64_FORMAT "..%" G_GINT64_FORMAT " of incarnation %" G_GINT64_FORMAT
-              " stand in %s and in %s: %" G_GUINT64_FORMAT " duplicates are predicted",
-              instance->shown, MAX (a->low, b->low), MIN (a->high, b->high), a->incarnation,
-              events_merge_file (merge, a->file)->shown, events_merge_file (merge, b->file)->shown,
-              stream != NULL ? stream->verdicts[EVENTS_DUPLICATE] : 0);
-      }
+        }
+      if (range->low <= farthest->high)
+        tell_overlap (pass, farthest, range);
+      if (range->high > farthest->high)
+        farthest = range;
+    }
 }
 
 /* -------- R15: where each instance goes on -------- */
@@ -162,7 +223,8 @@ note_start (Start *start, const ReplayItem *item)
     return;
   g_free (start->ip);
   start->live = item->http_port > 0;
-  start->ip = g_strndup ((const char *)item->ip.data, item->ip.len);
+  start->ip = replay_dup_text (item->ip);
+  start->ip_len = item->ip.len;
   start->http_port = item->http_port;
   start->mq_port = item->mq_port;
 }
@@ -198,7 +260,8 @@ note_resume (Pass *pass, ReplayItem *item)
   instance->resume_after = item->n + 1;
   instance->register_first = start->live;
   g_free (instance->ip);
-  instance->ip = g_strdup (start->ip);
+  instance->ip = replay_dup_text ((LmtSpan){ (const guint8 *)start->ip, start->ip_len });
+  instance->ip_len = start->ip_len;
   instance->http_port = start->http_port;
   instance->mq_port = start->mq_port;
 }
@@ -338,7 +401,8 @@ replay_survey_new (ReplayFeed *feed, const LmtCommandContext *context, const Rep
                 .gate = events_gate_new (survey->all_schema_2 ? EVENTS_COMPAT_057 : EVENTS_COMPAT_056),
                 .arena = events_arena_new (0),
                 .json = g_string_sized_new (4096),
-                .ranges = g_array_new (FALSE, FALSE, sizeof (Range)),
+                .ranges = g_hash_table_new_full (range_hash, range_equal, g_free, NULL),
+                .n_files = events_merge_n_files (replay_feed_get_merge (feed)),
                 .starts = g_array_new (FALSE, FALSE, sizeof (Start)),
                 .lowest = G_MAXINT64,
                 .highest = G_MININT64 };
@@ -355,7 +419,7 @@ replay_survey_new (ReplayFeed *feed, const LmtCommandContext *context, const Rep
   events_gate_free (pass.gate);
   events_arena_free (pass.arena);
   g_string_free (pass.json, TRUE);
-  g_array_unref (pass.ranges);
+  g_hash_table_unref (pass.ranges);
   g_array_unref (pass.starts);
   if (!ok)
     return NULL;

@@ -113,6 +113,7 @@ typedef struct
   gboolean register_first;
   /* the last start mark: what a registration says */
   char *ip;
+  gsize ip_len; /* there may be a NUL in it */
   gint64 http_port;
   gint64 mq_port;
   /* sending; `registered` is the beat's, too: under its lock */
@@ -212,6 +213,16 @@ gboolean replay_feed_append_json (ReplayFeed *feed, const ReplayItem *item, GStr
 gboolean replay_feed_convert (ReplayFeed *feed, const ReplayItem *item, EventsArena *arena, EventsBatch *batch,
                               EventsProblems *problems);
 /* POST /instances. */
+/* With a NUL behind it, and perhaps some inside. (transfer full) */
+static inline char *
+replay_dup_text (LmtSpan text)
+{
+  char *copy = g_malloc (text.len + 1);
+  if (text.len > 0)
+    memcpy (copy, text.data, text.len);
+  copy[text.len] = '\0';
+  return copy;
+}
 void replay_append_registration (GString *out, const ReplayInstance *instance, const char *mode);
 /* Percent-encoding of one path segment; NULL if it is longer than @max. (transfer full) */
 char *replay_encode_segment (const char *text, gsize len, gsize max);
