@@ -625,6 +625,55 @@ def wait_for(what, condition):
         time.sleep(0.02)
 
 
+def has_child(pid):
+    for name in os.listdir("/proc"):
+        try:
+            with open("/proc/%s/stat" % name, encoding="latin-1") as f:
+                if name.isdigit() and f.read().rpartition(")")[2].split()[1] == str(pid):
+                    return True
+        except OSError:
+            pass
+    return False
+
+
+@test
+def checkpoints_asked_for(folder):
+    """They are written by a process of their own: nobody else waits, and each is as new as its request."""
+    path = os.path.join(folder, "views.ckpt")
+    with Coordinator("--checkpoint-path", path, "--checkpoint-interval", "0", folder=folder) as coordinator:
+        os.mkfifo(path + ".tmp")  # holds the process until somebody reads
+        ask = b"POST /lmtrace/checkpoint HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+        first, gone, second, third = (coordinator.raw() for _ in range(4))
+        first.sendall(ask)
+        gone.sendall(ask)
+        wait_for("no process", lambda: has_child(coordinator.pid))
+        equal(coordinator.post("/events", {"batches": [batch()]}).json["applied"], 1)
+        for sock in (second, third):
+            sock.sendall(ask)
+        gone.close()
+        equal(coordinator.get("/healthz").status, 200)
+        first.settimeout(0.2)
+        true(not is_closed(first, 0.2))
+        with open(path + ".tmp", "rb") as f:
+            f.read()
+        for sock, status in ((first, 500), (second, 200), (third, 200)):  # what can't be synced is no checkpoint
+            sock.settimeout(PATIENCE)
+            equal(read_reply(sock)[0], status)
+        with open(path, "rb") as f:
+            true(b"i1" in f.read(), "the batch that came before the second request")
+        # An end that is asked for meanwhile waits for it, as for any request.
+        os.mkfifo(path + ".tmp")
+        first.sendall(ask)
+        wait_for("no process", lambda: has_child(coordinator.pid))
+        coordinator.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        with open(path + ".tmp", "rb") as f:
+            f.read()
+        equal(read_reply(first)[0], 500)
+        equal(coordinator.stop(), 0)
+        true(os.path.isfile(path))
+
+
 @test
 def checkpoints_between(folder):
     """Written by a process of its own every now and then; what goes wrong there is told here, and the next one is tried."""
@@ -873,6 +922,13 @@ def server_that_hangs(folder):
         equal(coordinator.post("/instances", {"instance_id": "s", "ip": "127.0.0.1", "http_port": hole.getsockname()[1]}).status, 200)
         body = json.dumps({"instance_id": "s", "model_name": "m", "world_size": 1, "token_ids": [1]}).encode()
         ask = b"POST /cache/prefetches HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        # An address with bytes no address has is called nowhere, least of all at what stands before a NUL.
+        for ip in ("127.0.0.1\0.example", "127.0.0.1\x7f", "127.0.0.1\x1b[m", "127.0.0.1/x"):
+            equal(coordinator.post("/instances", {"instance_id": "odd", "ip": ip, "http_port": hole.getsockname()[1]}).status, 200)
+            equal(coordinator.get("/instances").json["instances"][-1]["ip"], ip)
+            reply = coordinator.post("/cache/prefetches", {"instance_id": "odd", "model_name": "m", "world_size": 1, "token_ids": [1]})
+            equal(reply.status, 502)
+            contains(reply.json["detail"], "makes no URL")
         socks = [coordinator.raw() for _ in range(4)]
         for sock in socks:
             sock.sendall(ask)

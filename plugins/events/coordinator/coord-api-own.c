@@ -43,6 +43,31 @@ coord_api_streams (Coord *coord, CoordRequest *request)
   coord_reply (request, 200);
 }
 
+static void
+reply_checkpoint (Coord *coord, CoordRequest *request, const GError *error)
+{
+  g_autofree char *shown = g_filename_display_name (coord->config->checkpoint_path);
+
+  if (error != NULL)
+    {
+      coord_reply_detail (request, 500, "%s", error->message);
+      return;
+    }
+  g_string_append (request->out, "{\"path\":");
+  coord_text_cstring (request->out, shown);
+  g_string_append (request->out, ",\"saved_at\":");
+  coord_text_double (request->out, coord->checkpoint.last_success);
+  g_string_append_c (request->out, '}');
+  coord_reply (request, 200);
+}
+
+void
+coord_api_checkpoint_done (Coord *coord, CoordRequest *request, const GError *error)
+{
+  reply_checkpoint (coord, request, error);
+  coord_request_finish (coord, request);
+}
+
 void
 coord_api_checkpoint (Coord *coord, CoordRequest *request)
 {
@@ -54,18 +79,10 @@ coord_api_checkpoint (Coord *coord, CoordRequest *request)
       coord_reply_detail (request, 404, "this coordinator was started without --checkpoint-path");
       return;
     }
-  if (!coord_state_checkpoint (coord, &error))
-    {
-      coord_reply_detail (request, 500, "%s", error->message);
-      return;
-    }
-  g_autofree char *shown = g_filename_display_name (path);
-  g_string_append (request->out, "{\"path\":");
-  coord_text_cstring (request->out, shown);
-  g_string_append (request->out, ",\"saved_at\":");
-  coord_text_double (request->out, coord->checkpoint.last_success);
-  g_string_append_c (request->out, '}');
-  coord_reply (request, 200);
+  if (coord_state_checkpoint_for (coord, request))
+    return;
+  coord_state_checkpoint (coord, &error);
+  reply_checkpoint (coord, request, error);
 }
 
 /* Pins and quotas are an operator's, not a stream's: they stay. */

@@ -124,6 +124,15 @@ on_evict (gpointer data)
   return G_SOURCE_CONTINUE;
 }
 
+/* A request for a checkpoint, until it is written. */
+typedef struct
+{
+  Coord *coord;
+  CoordRequest *request;
+} CheckpointWait;
+
+static void answer_waits (Coord *coord, const GError *error);
+
 static gboolean
 on_checkpoint_done (gint fd, GIOCondition condition, gpointer data)
 {
@@ -135,7 +144,77 @@ on_checkpoint_done (gint fd, GIOCondition condition, gpointer data)
   coord->checkpoint_watch = 0;
   if (!note_checkpoint (coord, events_checkpoint_finish (g_steal_pointer (&coord->checkpoint_child), &error)))
     g_warning ("The checkpoint could not be written: %s", error->message);
+  answer_waits (coord, error);
   return G_SOURCE_REMOVE;
+}
+
+static gboolean
+start_child (Coord *coord)
+{
+  coord->checkpoint_child = events_checkpoint_start (coord->views, coord->offsets, coord->config->checkpoint_path);
+  if (coord->checkpoint_child == NULL)
+    return FALSE;
+  coord->checkpoint_watch
+      = g_unix_fd_add (events_checkpoint_child_fd (coord->checkpoint_child), G_IO_IN | G_IO_HUP, on_checkpoint_done, coord);
+  return TRUE;
+}
+
+/* Nobody waits any more. */
+static void
+forget_wait (gpointer job)
+{
+  CheckpointWait *wait = job;
+
+  for (guint i = 0; i < 2; i++)
+    g_queue_remove (&wait->coord->checkpoint_waits[i], wait);
+  g_free (wait);
+}
+
+static void
+answer (Coord *coord, GQueue *waits, const GError *error)
+{
+  GQueue now = *waits;
+  CheckpointWait *wait;
+
+  g_queue_init (waits);
+  while ((wait = g_queue_pop_head (&now)) != NULL)
+    {
+      CoordRequest *request = wait->request;
+      request->job = NULL;
+      g_free (wait);
+      coord_api_checkpoint_done (coord, request, error);
+    }
+}
+
+/* Whoever waited for the one that is done. Those that came meanwhile want what they had sent before in it, too: the next one. */
+static void
+answer_waits (Coord *coord, const GError *error)
+{
+  g_autoptr (GError) inline_error = NULL;
+
+  answer (coord, &coord->checkpoint_waits[0], error);
+  coord->checkpoint_waits[0] = coord->checkpoint_waits[1];
+  g_queue_init (&coord->checkpoint_waits[1]);
+  if (coord->checkpoint_waits[0].length == 0 || start_child (coord))
+    return;
+  coord_state_checkpoint (coord, &inline_error);
+  answer (coord, &coord->checkpoint_waits[0], inline_error);
+}
+
+gboolean
+coord_state_checkpoint_for (Coord *coord, CoordRequest *request)
+{
+  const guint which = coord->checkpoint_child != NULL;
+
+  if (coord->checkpoint_child == NULL && !start_child (coord))
+    return FALSE;
+  CheckpointWait *wait = g_new0 (CheckpointWait, 1);
+  *wait = (CheckpointWait){ coord, request };
+  g_queue_push_tail (&coord->checkpoint_waits[which], wait);
+  request->deferred = 1;
+  request->job = wait;
+  request->cancel = forget_wait;
+  return TRUE;
 }
 
 /* A process of its own writes it, so that nobody waits for the disk; one that still writes is left to it. */
@@ -147,11 +226,7 @@ on_checkpoint (gpointer data)
 
   if (coord->checkpoint_child != NULL)
     return G_SOURCE_CONTINUE;
-  coord->checkpoint_child = events_checkpoint_start (coord->views, coord->offsets, coord->config->checkpoint_path);
-  if (coord->checkpoint_child != NULL)
-    coord->checkpoint_watch
-        = g_unix_fd_add (events_checkpoint_child_fd (coord->checkpoint_child), G_IO_IN | G_IO_HUP, on_checkpoint_done, coord);
-  else if (!coord_state_checkpoint (coord, &error))
+  if (!start_child (coord) && !coord_state_checkpoint (coord, &error))
     g_warning ("The checkpoint could not be written: %s", error->message);
   return G_SOURCE_CONTINUE;
 }

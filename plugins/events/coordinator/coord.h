@@ -124,6 +124,7 @@ struct _Coord
   CoordLoop sweep, evict, checkpoint;
   EventsCheckpointChild *checkpoint_child; /* (nullable): who writes just now */
   guint checkpoint_watch;
+  GQueue checkpoint_waits[2]; /* requests that wait for it, and those that came while it was being written: for the next one */
   guint64 checkpoint_failures;
   double last_checkpoint; /* Unix seconds; 0: none yet */
 
@@ -318,6 +319,8 @@ void coord_evict_pass (Coord *coord);
 
 void coord_state_load (Coord *coord);
 gboolean coord_state_checkpoint (Coord *coord, GError **error);
+/* Has it written by a process and answers @request when it is there; FALSE: no process can be had. */
+gboolean coord_state_checkpoint_for (Coord *coord, CoordRequest *request);
 void coord_state_abandon (Coord *coord);       /* the process that writes a checkpoint just now */
 void coord_state_save_metadata (Coord *coord); /* after each change of a pin or quota; a failure is logged */
 void coord_state_start_timers (Coord *coord);
@@ -400,6 +403,7 @@ void coord_api_prefetch_get (Coord *coord, CoordRequest *request);
 void coord_api_cache_delete (Coord *coord, CoordRequest *request);
 void coord_api_streams (Coord *coord, CoordRequest *request);
 void coord_api_checkpoint (Coord *coord, CoordRequest *request);
+void coord_api_checkpoint_done (Coord *coord, CoordRequest *request, const GError *error);
 void coord_api_reset (Coord *coord, CoordRequest *request);
 void coord_api_dump (Coord *coord, CoordRequest *request);
 void coord_api_openapi (Coord *coord, CoordRequest *request);
