@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What a run of the program holds before it is a run of a command. */
 typedef struct
@@ -381,12 +384,25 @@ run_program (Program *program, int argc, char **argv)
   return run_command (program, ops);
 }
 
+/*
+ * Started without stdin, stdout or stderr, the next file opened would take the place, and what is meant for the terminal would
+ * be written into it: a trace, a connection. Something that can't be used the way its number is meant stands there instead.
+ */
+static void
+hold_standard_streams (void)
+{
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl (fd, F_GETFD) < 0 && errno == EBADF && open ("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+      _exit (2);
+}
+
 int
 main (int argc, char **argv)
 {
   Program program = { 0 };
   int code;
 
+  hold_standard_streams ();
   lmt_log_install ();
   cli_signals_install ();
   program.registry = lmt_registry_new ();

@@ -159,6 +159,23 @@ def output_file(folder):
 
 
 @test
+def no_standard_streams(folder):
+    """What is opened first must not get their numbers: messages would be written into it."""
+    fifo = os.path.join(folder, "fifo")
+    os.mkfifo(fifo)
+    process = subprocess.Popen([LMTRACE, "info", fifo], env=environment(), preexec_fn=lambda: os.closerange(0, 3))
+    try:
+        writer = os.open(fifo, os.O_WRONLY)  # it has come to open it
+        equal([os.readlink("/proc/%d/fd/%d" % (process.pid, fd)) for fd in range(3)], ["/dev/null"] * 3)
+        os.write(writer, header() + b"\0\0\0\x05junk!")
+        os.close(writer)
+        equal(process.wait(timeout=60), 1)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@test
 def closed_stdout(folder):
     for words in ((["help", "replay"]), ["list-plugins", "--json"], ["version"]):
         read_end, write_end = os.pipe()
