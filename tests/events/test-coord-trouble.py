@@ -675,6 +675,26 @@ def checkpoints_asked_for(folder):
 
 
 @test
+def dump_of_a_large_directory(folder):
+    """By a process of its own, as it was when it was asked for; who leaves ends it."""
+    with Coordinator(folder=folder) as coordinator:
+        for seq in (1, 2):
+            entries = [{"key": key("%08x" % (seq << 20 | n)), "size_bytes": n} for n in range(6000)]
+            equal(coordinator.post("/events", {"batches": [batch(seq=seq, entries=entries)]}).json["applied"], 1)
+        ask = b"GET /lmtrace/dump HTTP/1.1\r\nHost: x\r\n\r\n"
+        first, gone = coordinator.raw(), coordinator.raw()
+        gone.sendall(ask)
+        gone.close()
+        first.sendall(ask)
+        equal(coordinator.get("/healthz").status, 200)
+        status, body = read_reply(first)
+        equal((status, body.count(b'"access_count"')), (200, 12000), repr(body[:400]))
+        equal(coordinator.get("/lmtrace/dump").body, body)
+        wait_for("a process is left", lambda: not has_child(coordinator.pid))
+        equal(coordinator.stop(), 0)
+
+
+@test
 def checkpoints_between(folder):
     """Written by a process of its own every now and then; what goes wrong there is told here, and the next one is tried."""
     path = os.path.join(folder, "views.ckpt")

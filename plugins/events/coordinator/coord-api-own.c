@@ -102,15 +102,6 @@ coord_api_reset (Coord *coord, CoordRequest *request)
 }
 
 void
-coord_api_dump (Coord *coord, CoordRequest *request)
-{
-  LmtJsonWriter *writer = lmt_json_writer_new (request->out, LMT_JSON_STYLE_COMPACT);
-  events_views_dump (coord->views, writer);
-  lmt_json_writer_free (writer);
-  coord_reply (request, 200);
-}
-
-void
 coord_api_openapi (Coord *coord, CoordRequest *request)
 {
   coord_openapi_write (coord, request->out);

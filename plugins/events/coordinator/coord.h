@@ -126,6 +126,7 @@ struct _Coord
   guint checkpoint_watch;
   GQueue checkpoint_waits[2]; /* requests that wait for it, and those that came while it was being written: for the next one */
   guint64 checkpoint_failures;
+  guint n_dumps;          /* being written */
   double last_checkpoint; /* Unix seconds; 0: none yet */
 
   /* figures */

@@ -499,15 +499,21 @@ close_others (int keep)
       (void)close (fd);
 }
 
-static void G_GNUC_NORETURN
-be_child (EventsViews *views, const GArray *offsets, const char *temporary, const char *path, guint8 *buffer, int fd,
-          pid_t parent)
+void
+events_child_begin (int keep, pid_t parent)
 {
   /* A coordinator that was started again writes the same file. */
   (void)prctl (PR_SET_PDEATHSIG, SIGKILL);
   if (getppid () != parent)
     _exit (1);
-  close_others (fd);
+  close_others (keep);
+}
+
+static void G_GNUC_NORETURN
+be_child (EventsViews *views, const GArray *offsets, const char *temporary, const char *path, guint8 *buffer, int fd,
+          pid_t parent)
+{
+  events_child_begin (fd, parent);
   const Outcome outcome = write_file (views, offsets, temporary, path, buffer);
   _exit (write (fd, &outcome, sizeof outcome) == sizeof outcome && outcome.problem == 0 ? 0 : 1);
 }

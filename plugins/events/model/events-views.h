@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include "events-gate.h"
 
 G_BEGIN_DECLS
@@ -173,6 +175,9 @@ gboolean events_checkpoint_write (EventsViews *views, GArray *offsets, const cha
  * ends with its parent's thread.
  */
 typedef struct _EventsCheckpointChild EventsCheckpointChild;
+/* In a process that was just forked: ends with its parent, and has no descriptor of it but @keep (above 2) and the first three.
+ */
+void events_child_begin (int keep, pid_t parent);
 EventsCheckpointChild *events_checkpoint_start (EventsViews *views, GArray *offsets, const char *path); /* NULL: no process */
 int events_checkpoint_child_fd (const EventsCheckpointChild *child); /* can be read as soon as it is done */
 /* Waits for its end. Frees @child. */
