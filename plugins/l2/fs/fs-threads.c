@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ enum
   MANY = 8,      /* of them are worth a thread's waking up */
   TIDY_MS = 10,  /* what is less waits so long for more */
   SPARE_MS = 50, /* files opened ahead are kept so long after the last operation */
+  PLENTY = 256,  /* descriptors a process may have: with less, none is kept that isn't needed */
 };
 
 typedef struct
@@ -45,6 +47,7 @@ typedef struct
   guint32 coming;     /* threads that are done with theirs and will look for another at once */
   Spare spares[KEPT]; /* files without a name for the next stores */
   guint32 n_spares;
+  guint32 kept; /* KEPT, or 0 */
   guint32 n_wanted; /* that many were used up */
   int to_close[KEPT];
   guint32 n_to_close;
@@ -101,7 +104,7 @@ take_spare (Pool *pool, FsWorker *worker)
 static gboolean
 leave_behind (Pool *pool, FsWorker *worker)
 {
-  if (worker->spare > 0 && pool->n_spares < KEPT)
+  if (worker->spare > 0 && pool->n_spares < pool->kept)
     {
       pool->spares[pool->n_spares++] = (Spare){ .fd = worker->spare - 1, .direct = worker->spare_direct };
       worker->spare = 0;
@@ -109,7 +112,7 @@ leave_behind (Pool *pool, FsWorker *worker)
   else if (worker->stored)
     pool->n_wanted++;
   worker->stored = FALSE;
-  if (worker->to_close > 0 && pool->n_to_close < KEPT)
+  if (worker->to_close > 0 && pool->n_to_close < pool->kept)
     {
       pool->to_close[pool->n_to_close++] = worker->to_close - 1;
       worker->to_close = 0;
@@ -121,7 +124,7 @@ leave_behind (Pool *pool, FsWorker *worker)
 static guint32
 count_wanted (const Pool *pool)
 {
-  return atomic_load (&pool->fs->use_tmpfile) ? MIN (pool->n_wanted, KEPT - pool->n_spares) : 0;
+  return atomic_load (&pool->fs->use_tmpfile) ? MIN (pool->n_wanted, pool->kept - pool->n_spares) : 0;
 }
 
 /* With the mutex held. There are so many things to tidy up. */
@@ -149,7 +152,7 @@ tidy_up (Pool *pool)
         close (to_close);
       pthread_mutex_lock (&pool->mutex);
       pool->n_wanted = !wanted ? pool->n_wanted : spare.fd >= 0 ? pool->n_wanted - 1 : 0; /* the next store finds out why */
-      if (spare.fd >= 0 && pool->n_spares < KEPT)
+      if (spare.fd >= 0 && pool->n_spares < pool->kept)
         pool->spares[pool->n_spares++] = spare;
       else if (spare.fd >= 0)
         close (spare.fd);
@@ -296,7 +299,9 @@ pool_open (Fs *fs, GError **error)
 {
   Pool *pool = g_malloc0 (sizeof *pool + fs->n_workers * sizeof (pthread_t));
   pthread_condattr_t attributes;
+  struct rlimit files;
   pool->fs = fs;
+  pool->kept = getrlimit (RLIMIT_NOFILE, &files) == 0 && files.rlim_cur >= PLENTY ? KEPT : 0;
   pool->size = fs->depth;
   pool->ring = g_new0 (LmtL2Io *, pool->size);
   pool->done = g_new0 (LmtL2Io *, pool->size);
