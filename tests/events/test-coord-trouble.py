@@ -675,13 +675,14 @@ def checkpoints_asked_for(folder):
 
 
 @test
-def unknown_transfer_encodings(folder):
-    """libsoup keeps the path of such a request for ever: they end at our door, unanswered, however they are written."""
+def bodies_without_an_end(folder):
+    """Of an unknown transfer encoding, or of a length that is no number. libsoup keeps the path of such a request for ever: they end at our door, unanswered, however they are written."""
     get = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
     with Coordinator(folder=folder) as coordinator:
         for odd in (b"Transfer-Encoding: gzip", b"transfer-ENCODING:identity", b"Transfer-Encoding : gzip", b"Trans\0fer-Encoding: gz\0ip",
                     b"Transfer-Encoding:", b"Transfer-Encoding:\r\n gzip", b"Transfer-Encoding: chunked\r\n , gzip",
-                    b"Transfer-Encoding: chun ked", b"Transfer-Encoding: chunked, gzip", b"Transfer-Encoding: " + b"x" * 2000):
+                    b"Transfer-Encoding: chun ked", b"Transfer-Encoding: chunked, gzip", b"Transfer-Encoding: " + b"x" * 2000,
+                    b"Content-Length: 2x", b"content-length :\t", b"Content-Length: 0, 0", b"Content-Length: 0\r\n\t1", b"Content-Length: 0x10"):
             for before in (b"", get + b"\r\n"):
                 sock = coordinator.raw()
                 sock.sendall(before + get + odd + b"\r\n\r\n")
@@ -701,7 +702,7 @@ def unknown_transfer_encodings(folder):
                          + b"\r\n\r\n8\r\n{\n\ntrans\r\n0\r\n\r\n" + get + b"\r\n")
             sock.settimeout(PATIENCE)
             equal(read_reply(sock)[0], 422)
-        body = b'{"batches":[],\n"transfer-encoding":1}'
+        body = b'{"batches":[],\n"transfer-encoding":1,\n"content-length":"x"}'
         equal(coordinator.post("/events", body, headers=JSON).status, 200)
         equal(coordinator.stop(), 0)
 

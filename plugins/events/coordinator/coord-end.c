@@ -3,11 +3,12 @@
  * began, so the connection stays open and counted for ever. This stream gives one byte before such an end: a request begins, is
  * broken off, and the connection goes.
  *
- * It also forgets to free the path of a request whose transfer encoding it doesn't know: up to 64 KiB each, without an end. Such
- * a line ends the connection here, before libsoup sees it. In a body it could only stand in what is no JSON. */
+ * It also forgets to free the path of a request whose transfer encoding it doesn't know, or whose length is no number: up to
+ * 64 KiB each, without an end. Such a line ends the connection here, before libsoup sees it. In a body it could only stand in
+ * what is no JSON. */
 #include "coord.h"
 
-static const char encoding_name[] = "transfer-encoding";
+static const char *const framing_names[] = { "transfer-encoding", "content-length" };
 enum
 {
   IN_NAME,  /* of a line that begins like it */
@@ -21,6 +22,7 @@ typedef struct
   GFilterInputStream parent;
   CoordEndIdle is_idle; /* NULL: the stream is gone */
   gpointer data;
+  guint which; /* of framing_names */
   guint place; /* IN_NAME … */
   guint n;     /* characters of the name that fit, or of the value */
   gboolean refused;
@@ -79,6 +81,13 @@ value_is_known (CoordEndInput *self)
 {
   while (self->n > 0 && is_blank ((guint8)self->value[self->n - 1]))
     self->n--;
+  if (self->which == 1)
+    {
+      guint digits = 0;
+      while (digits < self->n && g_ascii_isdigit (self->value[digits]))
+        digits++;
+      return digits > 0 && digits == self->n;
+    }
   return self->n == 7 && g_ascii_strncasecmp (self->value, "chunked", 7) == 0;
 }
 
@@ -86,8 +95,6 @@ value_is_known (CoordEndInput *self)
 static gboolean
 take_char (CoordEndInput *self, guint8 c)
 {
-  const guint len = sizeof encoding_name - 1;
-
   if (c == 0)
     return TRUE;
   if (self->place == IN_VALUE && c != '\n')
@@ -109,9 +116,13 @@ take_char (CoordEndInput *self, guint8 c)
         return FALSE;
       self->place = IN_NAME;
     }
+  if (self->n == 0)
+    self->which = g_ascii_tolower ((char)c) == framing_names[1][0];
+  const char *const name = framing_names[self->which];
+  const guint len = (guint)strlen (name);
   if (c == '\n')
     self->n = 0;
-  else if (self->n < len && g_ascii_tolower ((char)c) == encoding_name[self->n])
+  else if (self->n < len && g_ascii_tolower ((char)c) == name[self->n])
     self->n++;
   else if (self->n == len && c == ':')
     {
