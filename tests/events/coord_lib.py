@@ -30,13 +30,14 @@ class Reply:
 
 
 class Coordinator:
-    """`lmtrace coordinator` on a port of its own, or wherever @args say. @sanitizer: further ASAN_OPTIONS."""
+    """`lmtrace coordinator` on a port of its own, or wherever @args say. @sanitizer: further ASAN_OPTIONS. @variables: of its
+    environment."""
 
-    def __init__(self, *args, folder=None, ready=True, sanitizer=""):
+    def __init__(self, *args, folder=None, ready=True, sanitizer="", **variables):
         port = () if "--unix" in args or "--port" in args else ("--port", "0")
         read, write = os.pipe()
         self.errors_path = os.path.join(folder, "coordinator-%d.log" % write) if folder else os.devnull
-        env = environment()
+        env = environment(**variables)
         if sanitizer:
             env["ASAN_OPTIONS"] = ":".join(filter(None, (env.get("ASAN_OPTIONS"), sanitizer)))
         with open(self.errors_path, "ab") as log:

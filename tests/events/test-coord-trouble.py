@@ -399,6 +399,22 @@ def many_connections(folder):
         equal(coordinator.stop(), 0)
 
 
+@test
+def no_room_for_a_connection(folder):
+    """accept() that finds no room is tried again after a pause, not at once; whoever waits is answered in the end."""
+    preload = os.environ.get("LMT_NO_ROOM")
+    if not preload:
+        return  # a sanitizer's runtime wants to be loaded first
+    log = os.path.join(folder, "log")
+    with Coordinator(folder=folder, LD_PRELOAD=preload, NO_ROOM_TIMES="8", NO_ROOM_LOG=log) as coordinator:
+        equal(coordinator.get("/healthz").status, 200)
+        equal(coordinator.stop(), 0)
+    with open(log, encoding="ascii") as f:
+        times = [int(line) for line in f]
+    equal(len(times), 8)
+    true(all(later - earlier >= 90 for earlier, later in zip(times, times[1:])), repr(times))
+
+
 # -------- bodies --------
 
 @test

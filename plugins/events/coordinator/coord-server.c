@@ -21,7 +21,7 @@ enum
   BACKLOG = 4096,
   ACCEPTS_A_TURN = 64,
   LOOK_EVERY_MS = 250,   /* at the clocks of connections */
-  ACCEPT_PAUSE_MS = 100, /* when the process has no file descriptor left */
+  ACCEPT_PAUSE_MS = 100, /* when there is nothing to take a connection with */
   SPARE_FILES = 64,      /* besides connections */
   KEEP_BODY = 1 << 20,   /* a body's memory above it is given back after the request */
   KEEP_ARENA = 4 << 20,  /* body sizes above it renew the arena */
@@ -278,14 +278,12 @@ on_connections (GSocket *listener, GIOCondition condition, gpointer data)
         }
       if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK))
         break;
-      if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_TOO_MANY_OPEN_FILES))
-        {
-          /* the other listener may have begun the pause */
-          if (server->pause_timer == 0)
-            server->pause_timer = g_timeout_add (ACCEPT_PAUSE_MS, on_pause_over, server);
-          g_clear_pointer (&server->sources[which], g_source_unref);
-          return G_SOURCE_REMOVE;
-        }
+      /* No descriptor (EMFILE, ENFILE) or no memory (ENOMEM, ENOBUFS): the connection waits on, and its listener stays readable.
+       * The other listener may have begun the pause. */
+      if (server->pause_timer == 0)
+        server->pause_timer = g_timeout_add (ACCEPT_PAUSE_MS, on_pause_over, server);
+      g_clear_pointer (&server->sources[which], g_source_unref);
+      return G_SOURCE_REMOVE;
     }
   return G_SOURCE_CONTINUE;
 }
