@@ -508,6 +508,14 @@ told (GError **error, int *exit_code)
   *exit_code = MAX (*exit_code, 1);
 }
 
+/* The report itself: in JSON the failure takes its place. */
+static void
+told_instead (const LmtCommandContext *context, GError **error, int *exit_code)
+{
+  lmt_output_failure (context->output, *error, MAX (*exit_code, 1));
+  told (error, exit_code);
+}
+
 /* One FILE: its row. Merged ones: each different row once. */
 static char *
 digest_of (ReplayRun *run)
@@ -542,7 +550,7 @@ run_report (ReplayRun *run, Report *all, int *exit_code)
   if (run->n_runs > 1)
     gather (run, report, csv, all);
   else if (!show_single (run, report, csv, *exit_code, &error))
-    told (&error, exit_code);
+    told_instead (run->context, &error, exit_code);
   replay_result_clear (&result);
 }
 
@@ -613,7 +621,7 @@ replay_all (const LmtCommandContext *context, ReplayPrepared *prepared, GPtrArra
       run_one (run, tolerance, &all, &exit_code);
     }
   if (runs->len > 1 && !show_all (context, &all, exit_code, &local))
-    told (&local, &exit_code);
+    told_instead (context, &local, &exit_code);
   if (!replay_places_close (places, &local))
     told (&local, &exit_code);
   return exit_code;

@@ -18,6 +18,7 @@ struct _LmtOutput
   char *path; /* NULL: stdout only */
   gboolean quiet;
   gboolean stdout_taken;
+  gboolean answered;     /* a report or a failure was begun on stdout: nothing more goes there */
   LmtWarnings *warnings; /* borrowed */
 };
 
@@ -359,23 +360,43 @@ output_envelope (const LmtOutput *output, const LmtReport *report, const char *t
   return g_string_free (out, FALSE);
 }
 
-/* To stdout unless -q, and to --output. */
+/* By whatever name: written once, and nothing is renamed over what stdout is. */
+static gboolean
+output_path_is_stdout (const LmtOutput *output)
+{
+  struct stat path;
+  struct stat out;
+
+  if (output->path == NULL || strcmp (output->path, "-") == 0)
+    return output->path != NULL;
+  return stat (output->path, &path) == 0 && fstat (STDOUT_FILENO, &out) == 0 && path.st_dev == out.st_dev
+         && path.st_ino == out.st_ino;
+}
+
+/* Or to stderr, if a stream took stdout. */
+static gboolean
+output_answer (LmtOutput *output, const char *data, GError **error)
+{
+  output->answered = TRUE;
+  if (!output->stdout_taken)
+    return lmt_output_stdout (data, -1, error);
+  return output_write_all (STDERR_FILENO, data, strlen (data)) || output_fail ("stderr", "cannot write", error);
+}
+
+/* To stdout unless -q, and to --output. A reader of JSON gets one document: the report if it is in PATH, or else the failure. */
 static gboolean
 output_deliver (LmtOutput *output, const char *data, GError **error)
 {
-  const gboolean path_is_stdout = output->path != NULL && strcmp (output->path, "-") == 0;
+  const gboolean path_is_stdout = output_path_is_stdout (output);
+  const gboolean shows = !output->quiet || path_is_stdout;
+  const gboolean writes = output->path != NULL && !path_is_stdout;
+  const gboolean writes_first = output->format == LMT_FORMAT_JSON;
 
-  if (!output->quiet || path_is_stdout)
-    {
-      if (output->stdout_taken)
-        {
-          if (!output_write_all (STDERR_FILENO, data, strlen (data)))
-            return output_fail ("stderr", "cannot write", error);
-        }
-      else if (!lmt_output_stdout (data, -1, error))
-        return FALSE;
-    }
-  return output->path == NULL || path_is_stdout || lmt_output_write_file (output->path, data, -1, error);
+  if (writes && writes_first && !lmt_output_write_file (output->path, data, -1, error))
+    return FALSE;
+  if (shows && !output_answer (output, data, error))
+    return FALSE;
+  return !writes || writes_first || lmt_output_write_file (output->path, data, -1, error);
 }
 
 static gboolean
@@ -448,7 +469,7 @@ lmt_output_failure (LmtOutput *output, const GError *error, int exit_code)
 {
   g_return_if_fail (output != NULL && error != NULL);
 
-  if (output->format != LMT_FORMAT_JSON || output->quiet)
+  if (output->format != LMT_FORMAT_JSON || output->quiet || output->answered)
     return;
   const char *const file = lmt_error_get_file (error);
   const gint64 offset = lmt_error_get_offset (error);
@@ -470,6 +491,6 @@ lmt_output_failure (LmtOutput *output, const GError *error, int exit_code)
   lmt_json_writer_end_object (json);
   output_end_envelope (output, json, exit_code == 130, exit_code); /* interrupted */
   lmt_json_writer_free (json);
-  lmt_output_stdout (out->str, (gssize)out->len, NULL);
+  output_answer (output, out->str, NULL);
   g_string_free (out, TRUE);
 }

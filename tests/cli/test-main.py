@@ -198,6 +198,45 @@ def full_disk(folder):
 
 
 @test
+def full_disk_beside(folder):
+    """--json=PATH where nothing fits any more: stdout holds one document, the failure. As text, the report is on stdout."""
+    if not os.path.exists("/dev/full"):
+        return
+    trace = write(os.path.join(folder, "a.lct"), header(), lib.demo(0))
+    for words in (["help"], ["version"], ["list-plugins"], ["info", trace], ["info", trace, trace]):
+        run = lmtrace(*words, "--json=/dev/full")
+        equal(run.code, 1, repr(words))
+        equal(run.errors.count("\n"), 1)
+        contains(run.errors, "/dev/full: cannot write: No space left on device")
+        equal([run.json["error"]["code"], run.json["error"]["file"], run.json["exit"], "metrics" in run.json],
+              ["io", "/dev/full", 1, False])
+        run = lmtrace(*words, "--output", "/dev/full")
+        equal((run.code, run.errors.count("\n")), (1, 1))
+        equal(run.out, lmtrace(*words).out)
+        # a report that broke off isn't followed by another document
+        path = os.path.join(folder, "report")
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([LMTRACE, *words, "--json=" + path], stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=60)
+        equal(done.returncode, 1, repr(words))
+        equal(done.stderr.count(b"\n"), 1)
+        with open(path, encoding="utf-8") as file:
+            equal(json.load(file)["exit"], 0)
+
+
+@test
+def stdout_by_another_name(folder):
+    wanted = lmtrace("version", "--json").out
+    for more in ((), ("-q",)):
+        equal(lmtrace("version", "--json=/dev/stdout", *more).out, wanted)
+        path = os.path.join(folder, "report")
+        with open(path, "wb") as out:
+            done = subprocess.run([LMTRACE, "version", "--json=" + path, *more], stdout=out, env=environment(), timeout=60)
+        equal(done.returncode, 0)
+        with open(path, "rb") as file:
+            equal(file.read(), wanted)
+
+
+@test
 def configuration_file(folder):
     path = os.path.join(folder, "lmtrace.conf")
     with open(path, "w") as file:

@@ -655,6 +655,10 @@ def full_disk(folder):
         done = subprocess.run([lib.LMTRACE, "replay", "a.lct", "--no-csv"], cwd=folder, stdout=full, stderr=subprocess.PIPE,
                               env=lib.environment())
     equal([done.returncode, done.stderr.count(b"\n")], [1, 1], done.stderr)
+    # JSON: one document, the failure, for one FILE as for two
+    for files in (["a.lct"], ["a.lct", "a.lct"]):
+        r = lmtrace("replay", *files, "--no-csv", "--format", "json", "--output", "/dev/full", cwd=folder)
+        equal([r.code, len(lib.lines(r.errors)), r.json["error"]["code"], r.json["exit"]], [1, 1, "io", 1], repr(r))
 
 
 @test
