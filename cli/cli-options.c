@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli.h"
 
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <lmtrace/lmt-source.h>
 #include <string.h>
+#include <unistd.h>
+
+enum
+{
+  CONFIG_MAX_BYTES = 1 << 20,
+};
 
 #define GLOBAL(kind, key, short_, member, flags_, def, range_, arg_, help_)                                                      \
   {                                                                                                                              \
@@ -75,40 +84,57 @@ cli_options_load_environment (LmtOptions *options, GError **error)
   return color == NULL || *color == '\0' || options_set_from_variable (options, "color", "LMTRACE_COLOR", color, error);
 }
 
+void
+cli_config_clear (CliConfig *config)
+{
+  g_clear_pointer (&config->path, g_free);
+  g_clear_pointer (&config->shown, g_free);
+  g_clear_pointer (&config->file, g_key_file_unref);
+}
+
+static gboolean
+config_read (CliConfig *config, const char *path, GError **error)
+{
+  g_autoptr (GKeyFile) file = g_key_file_new ();
+  g_autoptr (GError) inner = NULL;
+  g_autofree char *data = NULL;
+  gsize len = 0;
+
+  cli_config_clear (config);
+  config->shown = g_filename_display_name (path);
+  data = lmt_source_read_whole (path, CONFIG_MAX_BYTES, &len, error);
+  if (data == NULL)
+    return FALSE;
+  if (len > 0 && !g_key_file_load_from_data (file, data, len, G_KEY_FILE_NONE, &inner))
+    {
+      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected a key file, found: %s", config->shown, inner->message);
+      if (error != NULL)
+        lmt_error_set_place (*error, path, -1);
+      return FALSE;
+    }
+  config->path = g_strdup (path);
+  config->file = g_steal_pointer (&file);
+  return TRUE;
+}
+
 gboolean
-cli_options_load_config (LmtOptions *options, const char *config, const char *section, GError **error)
+cli_options_load_config (LmtOptions *options, CliConfig *config, const char *named, const char *section, GError **error)
 {
   const char *const variable = g_getenv ("LMTRACE_CONFIG");
   g_autofree char *usual = NULL;
-  g_autofree char *data = NULL;
-  g_autoptr (GKeyFile) file = g_key_file_new ();
-  g_autoptr (GError) inner = NULL;
-  gsize len = 0;
 
-  const char *path = config != NULL ? config : variable;
+  const char *path = named != NULL ? named : variable;
   if (path == NULL || *path == '\0')
     path = usual = g_build_filename (g_get_user_config_dir (), "lmtrace", "lmtrace.conf", NULL);
-  g_autofree char *name = g_filename_display_name (path);
-  if (!g_file_get_contents (path, &data, &len, &inner))
+  if (g_strcmp0 (config->path, path) != 0)
     {
-      if (usual != NULL && g_error_matches (inner, G_FILE_ERROR, G_FILE_ERROR_NOENT))
+      if (usual != NULL && g_access (usual, F_OK) != 0 && errno == ENOENT)
         return TRUE;
-      g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot read the configuration: %s", name, inner->message);
-      if (error != NULL)
-        lmt_error_set_place (*error, path, -1);
-      return FALSE;
+      if (!config_read (config, path, error))
+        return FALSE;
     }
-  if (len == 0)
-    return TRUE;
-  if (!g_key_file_load_from_data (file, data, len, G_KEY_FILE_NONE, &inner))
-    {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected a key file, found: %s", name, inner->message);
-      if (error != NULL)
-        lmt_error_set_place (*error, path, -1);
-      return FALSE;
-    }
-  return lmt_options_parse_key_file (options, file, "lmtrace", name, error)
-         && (section == NULL || lmt_options_parse_key_file (options, file, section, name, error));
+  return lmt_options_parse_key_file (options, config->file, "lmtrace", config->shown, error)
+         && (section == NULL || lmt_options_parse_key_file (options, config->file, section, config->shown, error));
 }
 
 typedef struct

@@ -46,12 +46,22 @@ extern const LmtOption cli_global_options[];
  */
 gboolean cli_options_load_environment (LmtOptions *options, GError **error);
 
+/* The configuration file as it was read: once, for it may be a pipe. All zero: not read yet. */
+typedef struct
+{
+  char *path;
+  char *shown; /* for messages */
+  GKeyFile *file;
+} CliConfig;
+void cli_config_clear (CliConfig *config);
+
 /**
- * cli_options_load_config: the configuration file (cli.md 8.11): @config, else $LMTRACE_CONFIG, else the user's lmtrace.conf if
+ * cli_options_load_config: the configuration file (cli.md 8.11): @named, else $LMTRACE_CONFIG, else the user's lmtrace.conf if
  * there is one. Fills what neither line nor environment set from the sections `[lmtrace]` (global options) and `[SECTION]`.
- * @config: (nullable): as --config gave it; then a missing file is an error
+ * @config: (inout): what was read, for the next call
+ * @named: (nullable): as --config gave it; then a missing file is an error
  */
-gboolean cli_options_load_config (LmtOptions *options, const char *config, const char *section, GError **error);
+gboolean cli_options_load_config (LmtOptions *options, CliConfig *config, const char *named, const char *section, GError **error);
 
 /* --print-config: one row per option: its effective value and where that came from. (transfer full) */
 LmtReport *cli_options_report (const LmtOptions *options, const char *command);

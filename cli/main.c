@@ -14,6 +14,7 @@ typedef struct
   CliGlobals globals; /* of the first pass */
   LmtOption *table;
   LmtOptions *options;
+  CliConfig config;
   const char *word; /* the command as written, or NULL */
   GPtrArray *words; /* all others */
 } Program;
@@ -161,7 +162,8 @@ read_globals (Program *program, int argc, char **argv, GError **error)
   lmt_options_add_table (program->options, program->table, &program->globals);
   return lmt_options_parse_argv (program->options, (const char *const *)program->words->pdata, FALSE, &rest, error)
          && check_head (argv, at, error) && cli_options_load_environment (program->options, error)
-         && (program->globals.no_config != 0 || cli_options_load_config (program->options, program->globals.config, NULL, error));
+         && (program->globals.no_config != 0
+             || cli_options_load_config (program->options, &program->config, program->globals.config, NULL, error));
 }
 
 /* Words on the line beat the environment: -v counts unless --log-level is there, too. */
@@ -332,7 +334,8 @@ run_command (Program *program, const LmtCommandOps *ops)
     }
   if (!lmt_options_parse_argv (line->options, words, TRUE, &operands, &error)
       || !cli_options_load_environment (line->options, &error)
-      || (line->globals.no_config == 0 && !cli_options_load_config (line->options, line->globals.config, ops->name, &error)))
+      || (line->globals.no_config == 0
+          && !cli_options_load_config (line->options, &program->config, line->globals.config, ops->name, &error)))
     return fail_early (program, error);
   set_log (line->options, &line->globals);
   return run_with (program, line, operands);
@@ -411,6 +414,7 @@ main (int argc, char **argv)
   g_clear_pointer (&program.words, g_ptr_array_unref);
   lmt_options_free (program.options);
   g_free (program.table);
+  cli_config_clear (&program.config);
   lmt_warnings_free (program.warnings);
   g_object_unref (program.registry);
   return code;

@@ -2,6 +2,7 @@
 /* new-plugin: a folder to begin with. Templates are files, so that they can be read, built and tested as they are. */
 #include <errno.h>
 #include <fcntl.h>
+#include <lmtrace/lmt-source.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 enum
 {
   NAME_MAX_BYTES = 40,
+  TEMPLATE_MAX_BYTES = 1 << 20,
 };
 
 typedef struct
@@ -127,8 +129,8 @@ copy_template (const char *from, const char *to, const Names *names, GString *li
       g_autofree char *source = g_build_filename (from, files->pdata[i], NULL);
       g_autofree char *name = replaced (files->pdata[i], "NAME", names->name);
       g_autofree char *target = g_build_filename (to, name, NULL);
-      g_autofree char *raw = NULL;
-      if (!g_file_get_contents (source, &raw, NULL, error))
+      g_autofree char *raw = lmt_source_read_whole (source, TEMPLATE_MAX_BYTES, NULL, error);
+      if (raw == NULL)
         return FALSE;
       g_autofree char *text = filled (raw, names);
       if (!write_new (target, text, error))

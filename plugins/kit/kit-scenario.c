@@ -2,6 +2,12 @@
 #include "kit-child.h"
 
 #include <fnmatch.h>
+#include <lmtrace/lmt-source.h>
+
+enum
+{
+  SCENARIO_MAX_BYTES = 16 << 20,
+};
 
 /* -------- one scenario -------- */
 
@@ -396,14 +402,15 @@ static LmtJson *
 read_scenario (const char *path, char **name, char **why)
 {
   g_autoptr (GError) error = NULL;
-  g_autofree char *text = NULL;
+  gsize len = 0;
   *name = g_path_get_basename (path);
-  if (!g_file_get_contents (path, &text, NULL, &error))
+  g_autofree char *text = lmt_source_read_whole (path, SCENARIO_MAX_BYTES, &len, &error);
+  if (text == NULL)
     {
       *why = g_strdup (error->message);
       return NULL;
     }
-  g_autoptr (LmtJson) scenario = lmt_json_parse (text, -1, &error);
+  g_autoptr (LmtJson) scenario = lmt_json_parse (text, (gssize)len, &error);
   if (scenario == NULL)
     *why = g_strdup_printf ("%s: %s", path, error->message);
   else if (lmt_json_get_type (scenario) != LMT_JSON_OBJECT

@@ -251,6 +251,23 @@ def configuration_file(folder):
 
 
 @test
+def configurations_that_never_end(folder):
+    fifo = os.path.join(folder, "fifo")
+    os.mkfifo(fifo)
+    for path, found in (("/dev/zero", "expected at most 1 MiB, found more"), (folder, "found a directory"),
+                        (fifo, "expected a pipe somebody writes to, found none who did")):
+        for run in (lmtrace("version", "--config", path, timeout=60), lmtrace("version", env=environment(LMTRACE_CONFIG=path), timeout=60)):
+            refused(run, path)
+            equal(run.errors, "lmtrace: %s: %s\n" % (path, "expected a file or a pipe, " + found if path == folder else found))
+    done = subprocess.run(["bash", "-c", '"$0" version --config <(printf "[lmtrace]\nformat=json\n[version]\nquiet=true\noutput=$1\n")', LMTRACE,
+                           os.path.join(folder, "report")], stdout=subprocess.PIPE,
+                          env=environment(), timeout=60)
+    equal((done.returncode, done.stdout), (0, b""))
+    with open(os.path.join(folder, "report"), encoding="utf-8") as file:
+        equal(json.load(file)["metrics"]["abi"], 1)
+
+
+@test
 def log_levels(folder):
     debug = lambda run: "Loaded plugin" in run.errors
     true(not debug(lmtrace("list-plugins")))

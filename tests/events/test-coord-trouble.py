@@ -181,7 +181,7 @@ def tls_files(folder):
                        (cert, curve, "its own key"), (cert, encrypted, "without a passphrase"), (cert, older, "without a passphrase"),
                        (cert, cert, "expected a private key"), (private, private, "certificate"),
                        (file("empty", b""), private, "certificate"), (file("nul", b"a\0b"), private, "NUL"),
-                       (cert, file("junk", b"\xff\n" * 1000), "expected a private key"), (folder, private, "Is a directory"),
+                       (cert, file("junk", b"\xff\n" * 1000), "expected a private key"), (folder, private, "found a directory"),
                        ("/dev/zero", private, "at most 1 MiB"), (cert, "/dev/zero", "at most 1 MiB"),
                        (os.path.join(folder, "none"), private, "No such file"), (cert, os.path.join(folder, "none"), "No such file")):
         run = lmtrace("coordinator", "--port", "0", "--tls-cert", a, "--tls-key", b, env=WITHOUT_LEAK_CHECK)

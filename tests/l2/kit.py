@@ -218,6 +218,11 @@ class Files(unittest.TestCase):
             file.write("{")
         done = lmtrace("check-adapter", '{"type":"dram"}', "--scenarios", path, "--only", "[fx]*")
         self.assertRegex(done.stdout, "^not ok file.json: .*file.json: line 1")
+        os.remove(path)
+        os.symlink("/dev/zero", path)
+        done = lmtrace("check-adapter", '{"type":"dram"}', "--scenarios", path, "--only", "[fx]*")
+        self.assertRegex(done.stdout, "^not ok file.json: .*file.json: expected at most 16 MiB, found more")
+        self.assertEqual(done.returncode, 1)
 
 
 class Bench(unittest.TestCase):

@@ -200,6 +200,9 @@ test_bad_tables (void)
   g_autoptr (GError) error = NULL;
   g_assert_false (rig_try_open (&rig, "{\"type\":\"model\",\"table\":\"/nonexistent/t.json\"}", NULL, NULL, &error));
   g_assert_nonnull (strstr (error->message, "table: "));
+  g_clear_error (&error);
+  g_assert_false (rig_try_open (&rig, "{\"type\":\"model\",\"table\":\"/dev/zero\"}", NULL, NULL, &error));
+  g_assert_nonnull (strstr (error->message, "table: /dev/zero: expected at most 16 MiB, found more"));
   remove_tree (dir);
 }
 

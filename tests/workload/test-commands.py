@@ -197,7 +197,8 @@ def bad_workloads(folder):
     with open(broken, "w", encoding="utf-8") as file:
         file.write('{"schema": \n "lmtrace/workload/1",,}')
     for workload, message in [("nosuch", "nosuch: workload: expected a file, or one of agents, chat, long-context, rag"),
-                              (broken, "broken.json: line 2 column 23: "), (folder, "cannot read: Is a directory"),
+                              (broken, "broken.json: line 2 column 23: "), (folder, "expected a file or a pipe, found a directory"),
+                              ("/dev/zero", "/dev/zero: expected at most 16 MiB, found more"),
                               (changed(folder, requests=None), "expected duration or requests (or --duration, --limit), found neither")]:
         run = lmtrace("record", "--workload", workload, "-o", out)
         refused(run, workload)

@@ -4,7 +4,8 @@
 #include "coord.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <lmtrace/lmt-source.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,32 +22,30 @@ refuse (GError **error, const char *option, const char *path, const char *expect
   return FALSE;
 }
 
-/* At most MAX_PEM bytes, whatever kind of file it is. */
-static gboolean
-read_pem (const char *option, const char *path, GString *out, GError **error)
+/* (transfer full) */
+static char *
+read_pem (const char *option, const char *path, GError **error)
 {
-  const int fd = open (path, O_RDONLY | O_CLOEXEC);
-  gsize done = 0;
-  gssize n = 0;
-  int number;
+  gsize len = 0;
+  char *text = lmt_source_read_whole (path, MAX_PEM, &len, error);
 
-  g_string_set_size (out, MAX_PEM + 1);
-  while (fd >= 0 && done < out->len && ((n = read (fd, out->str + done, out->len - done)) > 0 || (n < 0 && errno == EINTR)))
-    done += (gsize)MAX (n, 0);
-  number = errno;
-  if (fd >= 0)
-    close (fd);
-  g_string_set_size (out, done);
-  if (fd < 0 || n < 0)
+  if (text == NULL)
+    g_prefix_error (error, "%s ", option);
+  else if (memchr (text, 0, len) != NULL)
     {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s %s: cannot read: %s", option, path, g_strerror (number));
-      return FALSE;
+      refuse (error, option, path, "a PEM file", "one with NUL bytes");
+      explicit_bzero (text, len);
+      g_clear_pointer (&text, g_free);
     }
-  if (done > MAX_PEM)
-    return refuse (error, option, path, "a PEM file of at most 1 MiB", "a larger one");
-  if (memchr (out->str, 0, done) != NULL)
-    return refuse (error, option, path, "a PEM file", "one with NUL bytes");
-  return TRUE;
+  return text;
+}
+
+static void
+forget (char *text)
+{
+  if (text != NULL)
+    explicit_bzero (text, strlen (text));
+  g_free (text);
 }
 
 /* PKCS#8 says it in its first line, the older form in a header. */
@@ -188,8 +187,7 @@ coord_tls_load (Coord *coord, GTlsCertificate **certificate, GError **error)
   const CoordConfig *config = coord->config;
   const char *cert = config->tls_cert, *key = config->tls_key;
   g_autoptr (GTlsCertificate) read = NULL;
-  g_autoptr (GString) text = NULL;
-  g_autoptr (GString) chain = NULL;
+  char *text = NULL, *chain = NULL, *both = NULL;
   g_autoptr (GError) why = NULL;
 
   *certificate = NULL;
@@ -203,15 +201,12 @@ coord_tls_load (Coord *coord, GTlsCertificate **certificate, GError **error)
     }
   if (!g_tls_backend_supports_tls (g_tls_backend_get_default ()))
     return refuse (error, "--tls-cert", cert, "GLib's TLS (package glib-networking)", "none");
-  text = g_string_new (NULL);
-  chain = g_string_new (NULL);
-  if (read_pem ("--tls-key", key, text, error) && check_key (key, text->str, error)
-      && read_pem ("--tls-cert", cert, chain, error))
+  if ((text = read_pem ("--tls-key", key, error)) != NULL && check_key (key, text, error)
+      && (chain = read_pem ("--tls-cert", cert, error)) != NULL)
     {
       /* the key first: of several it is the first that counts */
-      g_string_append_c (text, '\n');
-      g_string_append_len (text, chain->str, (gssize)chain->len);
-      read = g_tls_certificate_new_from_pem (text->str, (gssize)text->len, &why);
+      both = g_strconcat (text, "\n", chain, NULL);
+      read = g_tls_certificate_new_from_pem (both, -1, &why);
       if (read == NULL)
         g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "--tls-cert %s, --tls-key %s: %s", cert, key, why->message);
       else if (!shake_hands (read, &why))
@@ -224,8 +219,9 @@ coord_tls_load (Coord *coord, GTlsCertificate **certificate, GError **error)
               cert, key, why->message);
         }
     }
-  explicit_bzero (text->str, text->allocated_len);
-  explicit_bzero (chain->str, chain->allocated_len);
+  forget (text);
+  forget (chain);
+  forget (both);
   if (read == NULL)
     return FALSE;
   tell_dates (coord, read);

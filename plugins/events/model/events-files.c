@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "events-files.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <lmtrace/lmt-source.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -44,39 +43,9 @@ events_files_are_free (guint n)
 }
 
 char *
-events_files_read (const char *path, gsize max, gsize *len, GError **error)
-{
-  g_autofree char *shown = g_filename_display_name (path);
-  g_autoptr (GString) text = g_string_new (NULL);
-  FILE *file = fopen (path, "rbe");
-  char piece[4096];
-  gsize n;
-  gboolean ok;
-
-  if (file == NULL)
-    {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot open: %s", shown, g_strerror (errno));
-      return NULL;
-    }
-  while (text->len <= max && (n = fread (piece, 1, sizeof piece, file)) > 0)
-    g_string_append_len (text, piece, (gssize)n);
-  ok = !ferror (file) && text->len <= max;
-  if (ferror (file))
-    g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot read: %s", shown, g_strerror (errno));
-  else if (!ok)
-    g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: expected at most %zu bytes, found more", shown, max);
-  fclose (file);
-  if (!ok)
-    return NULL;
-  if (len != NULL)
-    *len = text->len;
-  return g_string_free (g_steal_pointer (&text), FALSE);
-}
-
-char *
 events_files_read_token (const char *path, GError **error)
 {
-  g_autofree char *text = events_files_read (path, TOKEN_FILE_MAX, NULL, error);
+  g_autofree char *text = lmt_source_read_whole (path, TOKEN_FILE_MAX, NULL, error);
   gsize len;
 
   if (text == NULL)

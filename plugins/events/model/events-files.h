@@ -18,13 +18,6 @@ guint64 events_files_raise (guint64 needed);
 gboolean events_files_are_free (guint n);
 
 /**
- * events_files_read: the whole of a file, or of a pipe, of @max bytes at most.
- * @len: (out) (optional)
- * Returns: (transfer full) (nullable): ends with a NUL that isn't counted; %NULL: @error names file and reason
- */
-char *events_files_read (const char *path, gsize max, gsize *len, GError **error);
-
-/**
  * events_files_read_token: the bearer token in the first line of a file: visible ASCII, for anything else would be another
  * header. Returns: (transfer full) (nullable): %NULL: @error names file and reason
  */

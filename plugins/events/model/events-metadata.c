@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <glib/gstdio.h>
+#include <lmtrace/lmt-source.h>
 
 #define GIB 1073741824.0
 
@@ -248,15 +249,16 @@ events_metadata_read (EventsViews *views, const char *path, char **note)
   g_autoptr (GError) error = NULL;
   g_autoptr (LmtJson) json = NULL;
   g_autofree char *text = NULL;
-  GStatBuf st;
+  GStatBuf st = { 0 };
   gsize len;
 
   *note = NULL;
-  if (g_stat (path, &st) == 0 && (!S_ISREG (st.st_mode) || st.st_size > MAX_BYTES))
-    *note = g_strdup_printf ("%s: expected a regular file of at most %d MiB", path, MAX_BYTES >> 20);
-  else if (!g_file_get_contents (path, &text, &len, &error))
-    *note = g_error_matches (error, G_FILE_ERROR, G_FILE_ERROR_NOENT) ? g_strdup_printf ("%s: none there yet", path)
-                                                                      : g_strdup_printf ("%s: %s", path, error->message);
+  if (g_stat (path, &st) != 0 && errno == ENOENT)
+    *note = g_strdup_printf ("%s: none there yet", path);
+  else if (!S_ISREG (st.st_mode))
+    *note = g_strdup_printf ("%s: expected a regular file", path);
+  else if ((text = lmt_source_read_whole (path, MAX_BYTES, &len, &error)) == NULL)
+    *note = g_strdup (error->message);
   else if ((json = lmt_json_parse (text, (gssize)len, &error)) == NULL)
     *note = g_strdup_printf ("%s: %s", path, error->message);
   else if (check_document (json) != NULL)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How far a run got, for a later --resume (R15). */
 #include <errno.h>
+#include <lmtrace/lmt-source.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "events-files.h"
 #include "replay.h"
 
 #define HEAD_BYTES 65536
@@ -161,7 +161,7 @@ replay_position_read (const char *path, EventsMerge *merge, GError **error)
       refuse (path, error, "expected a regular file");
       return NULL;
     }
-  text = events_files_read (path, FILE_MAX, &len, error);
+  text = lmt_source_read_whole (path, FILE_MAX, &len, error);
   if (text == NULL)
     {
       g_prefix_error (error, "--resume: ");

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model-table.h"
 
+#include <lmtrace/lmt-source.h>
 #include <math.h>
 
 enum
 {
   N_POINTS = 7,
   MAX_ROWS = 4096,
+  MAX_BYTES = 16 << 20,
 };
 
 /* Where the quantiles of a row lie. */
@@ -118,12 +120,12 @@ read_kind (ModelTable *table, Place *place, guint kind, const LmtJson *json, GEr
 ModelTable *
 model_table_read (const char *path, GError **error)
 {
-  g_autofree char *text = NULL;
-  gsize length;
+  gsize length = 0;
   g_autoptr (GError) why = NULL;
-  if (!g_file_get_contents (path, &text, &length, &why))
+  g_autofree char *text = lmt_source_read_whole (path, MAX_BYTES, &length, error);
+  if (text == NULL)
     {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "table: %s", why->message);
+      g_prefix_error (error, "table: ");
       return NULL;
     }
   g_autoptr (LmtJson) json = lmt_json_parse (text, (gssize)length, &why);

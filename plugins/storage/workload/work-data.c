@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Installed files: presets and model shapes. */
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
+#include <lmtrace/lmt-source.h>
 
 #include "work-shape.h"
 
@@ -67,42 +66,14 @@ work_data_names (const char *below)
   return g_strjoinv (", ", (char **)names->pdata);
 }
 
-static gboolean
-read_all (const char *path, const char *shown, GString *text, GError **error)
-{
-  FILE *file = fopen (path, "re");
-  char buffer[16384];
-  gsize n;
-  gboolean good;
-
-  if (file == NULL)
-    {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot open: %s", shown, g_strerror (errno));
-      if (error != NULL)
-        lmt_error_set_place (*error, path, -1);
-      return FALSE;
-    }
-  while (text->len <= FILE_MAX_BYTES && (n = fread (buffer, 1, sizeof buffer, file)) > 0)
-    g_string_append_len (text, buffer, (gssize)n);
-  good = !ferror (file);
-  if (!good)
-    g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: cannot read: %s", shown, g_strerror (errno));
-  else if (text->len > FILE_MAX_BYTES)
-    {
-      g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: expected at most 16 MiB, found more", shown);
-      good = FALSE;
-    }
-  fclose (file);
-  return good;
-}
-
 LmtJson *
 work_load_json (const char *name_or_file, const char *below, const char *what, char **shown, GError **error)
 {
   g_autofree char *preset = work_data_file (below, name_or_file);
   const char *path = preset != NULL ? preset : name_or_file; /* a file of a preset's name is ./NAME */
-  g_autoptr (GString) text = g_string_new (NULL);
   g_autoptr (GError) wrong = NULL;
+  g_autofree char *text = NULL;
+  gsize len = 0;
   LmtJson *json;
 
   *shown = g_filename_display_name (path);
@@ -113,9 +84,10 @@ work_load_json (const char *name_or_file, const char *below, const char *what, c
       g_set_error (error, LMT_ERROR, LMT_ERROR_IO, "%s: %s: expected a file, or one of %s", *shown, what, names);
       return NULL;
     }
-  if (!read_all (path, *shown, text, error))
+  text = lmt_source_read_whole (path, FILE_MAX_BYTES, &len, error);
+  if (text == NULL)
     return NULL;
-  json = lmt_json_parse (text->str, (gssize)text->len, &wrong);
+  json = lmt_json_parse (text, (gssize)len, &wrong);
   if (json == NULL)
     g_set_error (error, LMT_ERROR, LMT_ERROR_OPTION, "%s: %s", *shown, wrong->message);
   return json;
