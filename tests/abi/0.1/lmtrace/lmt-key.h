@@ -135,6 +135,7 @@ typedef struct
 void lmt_key_owned_clear (LmtKeyOwned *owned); /* after a TRUE only, or on zeroed memory */
 /**
  * lmt_key_from_wire:
+ * @len: bytes of @wire; (gsize)-1: it ends with a NUL
  * @owned: (out): set on TRUE, then to be cleared; on FALSE nothing is to be freed
  *
  * The key of a text that lmt_key_fields_wire() would give: decodes, encodes again, compares. For `scan` of adapters that name

@@ -84,11 +84,13 @@ typedef struct
   gboolean data_wanted;
   const char *const *yes_destroy;
   /* On the driving thread, inside open, submit, reap, take, pump and close; control characters are gone. Kinds that begin with
-   * "info" are info lines, others warnings. At most ten of a kind, how many more comes at close. NULL: GLib's log. */
+   * "info" are info lines, others warnings. At most ten of a kind, how many more comes at close (@more). NULL: GLib's log. */
   void (*message) (gpointer data, const char *kind, const char *text);
   gpointer message_data;
   guint64 largest_object_bytes; /* 0 = unknown */
   guint64 capacity_override;    /* check-adapter: 0 = the configuration's */
+  /* (nullable): at close, for each kind with more than ten: how many weren't shown. NULL: a line says it, through @message. */
+  void (*more) (gpointer data, const char *kind, guint64 n);
 } LmtL2Params;
 
 /* Opens, registers memory, scans. @config is borrowed until lmt_l2_free(). Events of the scan (STORED, oldest first) go to the

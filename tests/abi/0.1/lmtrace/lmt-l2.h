@@ -77,7 +77,8 @@ typedef enum
 {
   LMT_L2_SUBMIT_QUEUED = 0, /* reap will hand it back */
   LMT_L2_SUBMIT_DONE = 1,   /* the result is in the io; reap won't give it */
-  LMT_L2_SUBMIT_BUSY = 2,   /* nothing was taken: offered again after the next reap */
+  /* Nothing was taken: offered again after the next reap, or a millisecond later if nothing is in flight. */
+  LMT_L2_SUBMIT_BUSY = 2,
 } LmtL2Submit;
 
 /* LmtL2Ops.threads: what the plugin stands; the core never calls more than this allows. A plugin that says nothing is safe. */
@@ -216,7 +217,7 @@ struct _LmtL2Info
 {
   guint32 struct_size;
   guint32 capabilities; /* LMT_L2_CAP_… */
-  guint32 depth;        /* most ios it takes; 0 counts as 1 */
+  guint32 depth;        /* most ios it takes; 0 counts as 1, more than 65,536 as that many */
   guint32 flags;        /* LMT_L2_INFO_… */
   guint64 buffer_align;
   guint64 length_align;

@@ -58,6 +58,8 @@ typedef struct _LmtWarnings LmtWarnings;
 LmtWarnings *lmt_warnings_new (void);
 void lmt_warnings_free (LmtWarnings *warnings);
 void lmt_warnings_add (LmtWarnings *warnings, const char *kind, const char *message);
+/* @n more of a kind that was added before, whose messages somebody else has held back: counted, never shown. */
+void lmt_warnings_add_count (LmtWarnings *warnings, const char *kind, guint64 n);
 guint64 lmt_warnings_count (const LmtWarnings *warnings, const char *kind); /* NULL: all */
 /* One line `KIND: N more` for kinds with more than ten. Called once at the end. */
 void lmt_warnings_flush (LmtWarnings *warnings);

@@ -33,7 +33,8 @@ G_BEGIN_DECLS
 
 /**
  * LmtOptionType: what an option's member is, and how its text is read. Everything parses strictly: whole text, finite, in range,
- * C locale, no blanks. In a JSON object (adapter configurations) the value must be of the matching JSON type.
+ * C locale, no blanks. In a JSON object (adapter configurations) the value must be of the matching JSON type: numbers are JSON
+ * numbers, a SIZE in bytes (1048576, not "1MiB"), a DURATION in seconds; a default is written as on the command line.
  */
 typedef enum
 {

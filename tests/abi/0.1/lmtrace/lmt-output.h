@@ -52,7 +52,8 @@ gboolean lmt_output_report (LmtOutput *output, const LmtReport *report, const ch
 /* For reports that aren't sections: ready text, and `metrics` as the text of a JSON object. */
 gboolean lmt_output_raw (LmtOutput *output, const char *title, const char *text, const char *metrics_json, const char *csv,
                          gboolean partial, int exit_code, GError **error);
-/* The envelope of a failure, only with --format json. `file` and `offset` are taken from the message's form. */
+/* The envelope of a failure, only with --format json, and only if no report came before it: stdout holds one document. `file` and
+ * `offset` are those of lmt_error_set_place(). */
 void lmt_output_failure (LmtOutput *output, const GError *error, int exit_code);
 
 /* Does the name ask for compression: `.gz`, `.zst`? */

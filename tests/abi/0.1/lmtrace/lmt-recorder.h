@@ -174,6 +174,7 @@ void lmt_recorder_get_start (LmtRecorder *recorder, double *t_mono_start, double
  *
  * What was published before is in the file; calls that run at the same time may or may not be. Again is harmless and gives the
  * same answer. FALSE: the first error of writing; the file then ends with its last whole frame.
+ * Of `-`, a reader that leaves is no error: lmt_output_stdout_closed() tells.
  * In a child after fork: frees what is the child's and touches no file.
  */
 gboolean lmt_recorder_close (LmtRecorder *recorder, GError **error);

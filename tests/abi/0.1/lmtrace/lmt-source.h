@@ -39,6 +39,19 @@ gboolean lmt_source_is_following (const LmtSource *source);
 gboolean lmt_source_is_seekable (const LmtSource *source);
 gboolean lmt_source_rewind (LmtSource *source, GError **error);
 
+/**
+ * lmt_source_read_whole: configurations, tables, tokens: the whole of a small file or of a pipe, as it is (not unpacked).
+ * @path: (type filename)
+ * @max: more bytes than this are an error, and aren't kept: /dev/zero never ends
+ * @len: (out) (optional)
+ *
+ * Leaves no copies in memory that is given back: it may be a secret. A pipe is read to its end; one that nobody writes to within
+ * a second is an error. Threads: any.
+ *
+ * Returns: (transfer full) (nullable): ends with a NUL that isn't counted; %NULL: @error names the file and the reason
+ */
+char *lmt_source_read_whole (const char *path, gsize max, gsize *len, GError **error);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LmtSource, lmt_source_free)
 
 G_END_DECLS
