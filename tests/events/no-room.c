@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* To be preloaded: the first NO_ROOM_TIMES calls of accept() find no descriptor or no memory, each in another way. The monotonic
  * time of each, in milliseconds, is appended to the file NO_ROOM_LOG as a line. */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
