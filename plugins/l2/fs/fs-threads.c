@@ -47,7 +47,7 @@ typedef struct
   guint32 coming;     /* threads that are done with theirs and will look for another at once */
   Spare spares[KEPT]; /* files without a name for the next stores */
   guint32 n_spares;
-  guint32 kept; /* KEPT, or 0 */
+  guint32 kept;     /* KEPT, or 0 */
   guint32 n_wanted; /* that many were used up */
   int to_close[KEPT];
   guint32 n_to_close;
