@@ -387,9 +387,11 @@ find_level (InfoRead *read)
       warn (read->run, "level", lmt_reader_get_shown_name (read->reader), text);
     }
   else if (read->level->info_new != NULL)
-    read->info = read->level->info_new (header);
-  if (read->info != NULL && read->level->info_walk != NULL)
-    lmt_reader_set_args_walk (read->reader, read->level->info_walk, read->info);
+    {
+      read->info = read->level->info_new (header);
+      if (read->level->info_walk != NULL)
+        lmt_reader_set_args_walk (read->reader, read->level->info_walk, read->info);
+    }
 }
 
 static double
