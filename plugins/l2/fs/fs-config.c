@@ -14,7 +14,7 @@ const LmtOption fs_options[] = {
   LMT_OPTION (CHOICE, "engine", FsConfig, engine, "auto", "auto|io_uring|threads|sync", "Choose who does the input and output"),
   LMT_OPTION (UINT, "depth", FsConfig, depth, "64", "1..1024", "Take at most this many operations at a time"),
   LMT_OPTION (UINT, "num_workers", FsConfig, num_workers, NULL, "1..1024",
-              "Run at most this many threads; default: depth, at most 16, or with a ring 4 a processor, 8 to 32"),
+              "Run at most this many threads; default: depth, at most 16, or with a ring 8 a processor, 16 to 32"),
   LMT_OPTION (UINT, "num_read_workers", FsConfig, num_read_workers, "256", "0..",
               "Have at most this many loads in flight; 0 means no limit"),
   LMT_OPTION_FULL (UINT, "read_max_bytes_in_flight", FsConfig, read_max_bytes_in_flight, 0, "536870912", "0..", "BYTES",

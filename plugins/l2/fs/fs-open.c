@@ -346,9 +346,9 @@ try_uring (Fs *fs, const char *engine)
     {
       fs->engine = &fs_engine_uring;
       fs->threads_write = strcmp (engine, "auto") == 0;
-      /* As many as the kernel would have working for the ring's writes. */
+      /* More than the device needs at once: some are always at the names of their files, looking and linking. */
       if (!fs->workers_asked)
-        fs->n_workers = MIN (fs->depth, CLAMP (4 * g_get_num_processors (), 8, 32));
+        fs->n_workers = MIN (fs->depth, CLAMP (8 * g_get_num_processors (), 16, 32));
       return NULL;
     }
   return g_strdup_printf ("io_uring: %s", refused->message);
